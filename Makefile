@@ -1,0 +1,55 @@
+# Short commands; the build itself is CMakeLists.txt with CMakePresets.json. `make help` lists them.
+PREFIX ?= /usr/local
+BUILD := build/release
+
+.PHONY: all product demo test ci conformance figures soak docs install deb clean help
+
+all: product
+
+product: ## the library and the hakmem command, into build/release
+	@scripts/setup build
+	@cmake --preset release $(if $(wildcard $(BUILD)/build.ninja),>/dev/null)
+	@cmake --build --preset release --target product
+
+demo: product ## a real program under HAKMEM and under glibc's malloc, side by side
+	@scripts/setup demo
+	python3 bench/demo.py --build $(BUILD)
+
+test: ## everything that fits 20 minutes: release and debug builds, all tests
+	@scripts/setup test
+	python3 scripts/check.py release debug
+
+ci: ## what CI runs: test, and clang, the sanitizers and aarch64
+	bash .ci/run
+
+conformance: product ## glibc's own malloc tests
+	@scripts/setup test
+	@cmake --build --preset release
+	ctest --preset release -L conformance
+
+figures: product ## every figure of docs/figures.md, measured here
+	@scripts/setup demo
+	python3 bench/figures.py --build $(BUILD)
+
+soak: product ## threads, forks and signals until interrupted; SECONDS=N for a fixed time
+	@scripts/setup test
+	@cmake --build --preset release
+	python3 scripts/check.py --soak $(or $(SECONDS),3600)
+
+docs: ## docs/options.md and docs/counters.md from their tables
+	python3 scripts/gen_docs.py
+
+install: product ## into PREFIX (/usr/local), or below DESTDIR
+	cmake --install $(BUILD) --prefix $(PREFIX)
+
+deb: ## Debian packages, into build/deb
+	@scripts/setup build
+	cmake --preset deb >/dev/null
+	cmake --build --preset deb
+	cd build/deb && cpack -G DEB
+
+clean:
+	rm -rf build tools/*/target
+
+help:
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""check.py - configure, build and test presets, then say in one line how it went.
+
+    scripts/check.py PRESET...            each preset of CMakePresets.json in turn
+    scripts/check.py --soak SECONDS       the release build's stress and fuzz tests over and over
+
+The last line is `N passed, N failed, N skipped` over all presets, from what CTest recorded; a configure or
+build that fails counts as one failed. The exit status is 0 only if something passed and nothing failed.
+"""
+import argparse
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as xml
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+JOBS = str(min(os.cpu_count() or 2, 16))
+
+
+def say(text):
+    print(f"== {text}", flush=True)
+
+
+def run(*command, **more):
+    return subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, **more).returncode
+
+
+class Count:
+    """How many tests passed, failed and were skipped, and the names of those that failed."""
+
+    def __init__(self):
+        self.passed, self.failed, self.skipped, self.names = 0, 0, 0, []
+
+    def fail(self, name):
+        self.failed += 1
+        self.names.append(name)
+
+    def add_junit(self, preset, path):
+        try:
+            cases = xml.parse(path).getroot().iter("testcase")
+        except (OSError, xml.ParseError) as error:
+            self.fail(f"{preset}: no test results ({error})")
+            return
+        ran = False
+        for case in cases:
+            ran = True
+            skipped = case.find("skipped")
+            if case.get("status") == "run":
+                self.passed += 1
+            elif skipped is not None and "SKIP" in (skipped.get("message") or ""):
+                self.skipped += 1
+            else:  # failed, timed out, or its program was not there to be run
+                self.fail(f"{preset}: {case.get('name')}")
+        if not ran:
+            self.fail(f"{preset}: no test is registered")
+
+
+def check_preset(preset, count, deadline, select):
+    start = time.monotonic()
+    if start > deadline:
+        count.fail(f"{preset}: not reached within the time limit")
+        return
+    say(f"{preset}: build")
+    build = os.path.join(ROOT, "build", preset)
+    junit = os.path.join(build, "junit.xml")
+    # In CI, where the compilers are known, src/ compiles without a warning; elsewhere a newer one may know more.
+    strict = "ON" if os.environ.get("CI") == "true" else "OFF"
+    if run("cmake", "--preset", preset, f"-DHAKMEM_WERROR={strict}", stdout=subprocess.DEVNULL) != 0:
+        count.fail(f"{preset}: configure")
+        return
+    if run("cmake", "--build", "--preset", preset, "-j", JOBS) != 0:
+        # What did build is tested all the same, so that one run tells everything.
+        count.fail(f"{preset}: build")
+        run("cmake", "--build", "--preset", preset, "-j", JOBS, "--", "-k", "0", stdout=subprocess.DEVNULL)
+    if os.path.exists(junit):
+        os.remove(junit)
+    built = time.monotonic()
+    say(f"{preset}: built in {built - start:.0f} s; tests")
+    stop = time.strftime("%H:%M:%S", time.localtime(time.time() + deadline - built))
+    run("ctest", "--preset", preset, "-j", JOBS, "--output-junit", junit, "--no-tests=ignore",
+        "--stop-time", stop, *select)
+    count.add_junit(preset, junit)
+    say(f"{preset}: tested in {time.monotonic() - built:.0f} s")
+
+
+def soak(seconds, count):
+    """Rounds of ten minutes at most, each with a seed of its own (HAK_TEST_SEED repeats one)."""
+    end = time.monotonic() + seconds
+    junit = os.path.join(ROOT, "build", "release", "soak.xml")
+    while time.monotonic() < end and not count.failed:
+        each = max(5, min(60, (end - time.monotonic()) / 4))
+        seed = str(time.time_ns() & 0xFFFFFFFF)
+        say(f"soak: {end - time.monotonic():.0f} s to go, HAK_TEST_SEED={seed}")
+        run("ctest", "--preset", "release", "-L", "^(stress|fuzz)$", "-j", JOBS, "--output-junit", junit,
+            env=dict(os.environ, HAK_TEST_SEED=seed, HAK_STRESS_SECONDS=f"{each:.0f}"))
+        count.add_junit(f"soak, seed {seed}", junit)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("presets", nargs="*")
+    parser.add_argument("--soak", type=float, metavar="SECONDS")
+    parser.add_argument("--minutes", type=float, default=80, help="time limit for everything (80)")
+    parser.add_argument("--tests", metavar="REGEX", help="only the tests whose names match")
+    options = parser.parse_args()
+    if not options.presets and options.soak is None:
+        parser.error("name at least one preset")
+    os.environ["PATH"] += os.pathsep + os.path.expanduser("~/.cargo/bin")
+    os.environ.pop("LD_PRELOAD", None)
+
+    start = time.monotonic()
+    count = Count()
+    if options.soak is not None:
+        soak(options.soak, count)
+    for preset in options.presets:
+        check_preset(preset, count, start + options.minutes * 60, ["-R", options.tests] if options.tests else [])
+    say(f"{time.monotonic() - start:.0f} s in all")
+    for name in count.names:
+        print(f"failed: {name}")
+    print(f"{count.passed} passed, {count.failed} failed, {count.skipped} skipped", flush=True)
+    return 0 if count.passed and not count.failed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
