@@ -1,0 +1,127 @@
+/* hakmem.h - what HAKMEM offers beyond the malloc family.
+ *
+ * Link with -lhakmem (or preload libhakmem.so); malloc, free and operator new are then HAKMEM's too,
+ * and blocks may be freed by either interface. Every function here may be called from any thread at any
+ * time, start-up and thread destructors included; none of them is async-signal-safe. Sizes are bytes.
+ * Addresses are aligned to 16 bytes unless said otherwise. Functions that allocate return NULL and set
+ * errno to ENOMEM when memory is short or the size is above PTRDIFF_MAX; nothing else touches errno.
+ * A pointer that HAKMEM did not hand out, or that was freed already, is reported on one line of standard
+ * error and the process aborts (README.md, "Misuse").
+ */
+#ifndef HAKMEM_HAKMEM_H
+#define HAKMEM_HAKMEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HAKMEM_VERSION_MAJOR 0
+#define HAKMEM_VERSION_MINOR 1
+#define HAKMEM_VERSION_PATCH 0
+#define HAKMEM_VERSION "0.1.0"
+
+#if defined(__GNUC__)
+#define HAKMEM_API __attribute__((visibility("default")))
+#else
+#define HAKMEM_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The version of the library in the process, "MAJOR.MINOR.PATCH"; compare with HAKMEM_VERSION. */
+HAKMEM_API const char *hak_version(void);
+
+/* --- allocation that knows more ------------------------------------------------------------- */
+
+/* A call site: any number but 0 that names a place of the program. HAK_SITE is one per expansion. */
+typedef uintptr_t hak_site_t;
+#define HAK_SITE (__extension__({ static const char hak_site_here; (hak_site_t)&hak_site_here; }))
+
+/* As malloc(size), counted for `site` (0: not counted). At most 4,096 sites are counted; what further
+ * sites allocate is served all the same and counted together as site 0. */
+HAKMEM_API void *hak_alloc_at(size_t size, hak_site_t site);
+
+/* As free(ptr), counted for `site`, the one that allocated it. */
+HAKMEM_API void hak_free_at(void *ptr, hak_site_t site);
+
+/* One row per site that hak_alloc_at has seen, as it stands; fills at most `count_max` rows and returns
+ * how many sites there are. */
+struct hak_site_stats {
+    hak_site_t site;
+    uint64_t alloc_count, alloc_bytes; /* usable bytes of the blocks handed out */
+    uint64_t free_count, free_bytes;
+};
+HAKMEM_API size_t hak_site_stats(struct hak_site_stats *rows, size_t count_max);
+
+/* As malloc(size), and says how many bytes the block really has: all of them may be used. On failure
+ * { NULL, 0 }. After the operator new of P0901. */
+struct hak_block {
+    void *ptr;
+    size_t bytes;
+};
+HAKMEM_API struct hak_block hak_alloc_at_least(size_t size);
+
+/* Grows the block in place to at least `size` bytes; its address and contents stay. Returns the usable
+ * size after it, or 0 when there is no room in place (the block is unchanged then). A block of 32 KiB or
+ * less never grows beyond its usable size. */
+HAKMEM_API size_t hak_expand(void *ptr, size_t size);
+
+/* What may be used of a block (malloc_usable_size), and what malloc(size) would give. 0 for NULL. */
+HAKMEM_API size_t hak_usable_size(const void *ptr);
+HAKMEM_API size_t hak_good_size(size_t size);
+
+/* Gives every page that holds no live block back to the kernel: of the calling thread's heap, of heaps
+ * whose threads have ended, and (pages only) of all other threads' heaps. Returns the bytes given back. */
+HAKMEM_API size_t hak_collect(void);
+
+/* --- statistics ------------------------------------------------------------------------------ */
+
+enum { HAK_CLASS_COUNT_MAX = 128 };
+
+struct hak_class_stats {
+    uint32_t block_bytes; /* the class's block size */
+    uint32_t slab_count;
+    uint64_t alloc_count; /* blocks handed to the program since the start */
+    uint64_t free_count;  /* blocks it gave back */
+    uint64_t live_count;  /* alloc_count - free_count */
+};
+
+/* Exact while no other thread allocates; otherwise each number is one that was true a moment ago.
+ * `counter[]` are the rows of docs/counters.md, in their order. */
+struct hak_stats {
+    uint64_t live_bytes;      /* blocks the program holds, rounded to their usable sizes */
+    uint64_t resident_bytes;  /* of the whole process, from the kernel */
+    uint64_t reserved_bytes;  /* address space set aside */
+    uint64_t committed_bytes; /* of it, usable without a further system call */
+    uint64_t free_bytes;      /* resident, and free for the next allocation (an upper estimate) */
+    uint64_t returned_bytes;  /* given back to the kernel since the start */
+    uint64_t retouched_bytes; /* of these, used again since (an estimate by pages) */
+    uint64_t large_count, large_bytes; /* live blocks above 32 KiB */
+    uint64_t heap_count;               /* heaps there are: one per live thread that allocated, and spares */
+    uint64_t dead_heap_count;          /* of these, without a thread */
+    uint32_t class_count;
+    uint32_t counter_count;
+    struct hak_class_stats class_stats[HAK_CLASS_COUNT_MAX];
+    uint64_t counter[64];
+};
+
+/* Fills the first `bytes` bytes of *stats (pass sizeof *stats, so that later versions may append). */
+HAKMEM_API void hak_stats_get(struct hak_stats *stats, size_t bytes);
+
+/* The same as a JSON object with a final newline and NUL; like snprintf it writes at most `bytes` and
+ * returns the length that the whole text has without the NUL. Never allocates. */
+HAKMEM_API size_t hak_stats_json(char *text, size_t bytes);
+
+/* --- options at run time ---------------------------------------------------------------------- */
+
+/* Names as in docs/options.md, with or without HAKMEM_, in either case. Set returns 0, ENOENT (no such
+ * option), EINVAL (not a number), ERANGE, or EPERM (it can only be set at start). Get writes the value as
+ * text like snprintf and returns its length, or 0 when there is no such option. */
+HAKMEM_API int hak_option_set(const char *name, const char *value);
+HAKMEM_API size_t hak_option_get(const char *name, char *text, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

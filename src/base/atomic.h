@@ -1,0 +1,29 @@
+/* atomic.h - C11 atomics under short names, so that an order stands in every access.
+ *
+ * The owner of a slab reads and writes its bits with relaxed or release accesses that compile to plain
+ * moves; PROTOCOLS: docs/protocols.md.
+ */
+#ifndef HAK_BASE_ATOMIC_H
+#define HAK_BASE_ATOMIC_H
+
+#include "base/attr.h"
+#include <stdatomic.h>
+
+#define hak_load_relaxed(p)       atomic_load_explicit((p), memory_order_relaxed)
+#define hak_load_acquire(p)       atomic_load_explicit((p), memory_order_acquire)
+#define hak_store_relaxed(p, v)   atomic_store_explicit((p), (v), memory_order_relaxed)
+#define hak_store_release(p, v)   atomic_store_explicit((p), (v), memory_order_release)
+#define hak_exchange(p, v)        atomic_exchange_explicit((p), (v), memory_order_acq_rel)
+#define hak_or(p, v)              atomic_fetch_or_explicit((p), (v), memory_order_acq_rel)
+#define hak_and(p, v)             atomic_fetch_and_explicit((p), (v), memory_order_acq_rel)
+#define hak_add(p, v)             atomic_fetch_add_explicit((p), (v), memory_order_relaxed)
+#define hak_cas(p, expected, v)                                                                                  \
+    atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_acq_rel, memory_order_acquire)
+#define hak_cas_weak(p, expected, v)                                                                             \
+    atomic_compare_exchange_weak_explicit((p), (expected), (v), memory_order_acq_rel, memory_order_acquire)
+
+typedef _Atomic(uint64_t) hak_atomic_u64;
+typedef _Atomic(uint32_t) hak_atomic_u32;
+typedef _Atomic(int64_t) hak_atomic_i64;
+
+#endif

@@ -1,0 +1,41 @@
+/* attr.h - compiler attributes, and the three kinds of truth.
+ *
+ * HAK_STATIC  always true, or it does not compile.
+ * HAK_ASSERT  we proved it; checked in debug builds (HAK_DEBUG) only.
+ * HAK_REQUIRE the caller may lie: always checked; front/misuse.h owns those that need words.
+ */
+#ifndef HAK_BASE_ATTR_H
+#define HAK_BASE_ATTR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HAK_LIKELY(x)   __builtin_expect(!!(x), 1)
+#define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define HAK_INLINE      static inline __attribute__((always_inline))
+#define HAK_NOINLINE    __attribute__((noinline))
+#define HAK_COLD        __attribute__((noinline, cold))
+#define HAK_EXPORT      __attribute__((visibility("default"), used))
+#define HAK_ALIAS(f)    __attribute__((visibility("default"), used, alias(#f), copy(f)))
+#define HAK_LINE        64 /* bytes; the cache line of every processor we run on */
+#define HAK_ALIGNED(n)  __attribute__((aligned(n)))
+
+#ifdef __cplusplus
+#define HAK_STATIC(...) static_assert(__VA_ARGS__, #__VA_ARGS__)
+#else
+#define HAK_STATIC(...) _Static_assert(__VA_ARGS__, #__VA_ARGS__)
+#endif
+
+#ifdef __cplusplus
+extern "C"
+#endif
+__attribute__((noreturn, cold)) void hak_assert_failed(const char *what, const char *file, int line);
+
+#ifdef HAK_DEBUG
+#define HAK_ASSERT(x) (HAK_LIKELY(x) ? (void)0 : hak_assert_failed(#x, __FILE__, __LINE__))
+#else
+#define HAK_ASSERT(x) ((void)sizeof(x))
+#endif
+
+#endif

@@ -1,0 +1,68 @@
+/* descriptor.c - descriptors copied and written, with the error told. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* O_PATH */
+#endif
+#include "os/descriptor.h"
+
+#include "os/syscall.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+enum { DESCRIPTOR_MIN = 64 };
+
+int hak_os_duplicate(int fd) {
+    long copy = HAK_SYS3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, DESCRIPTOR_MIN);
+    if (copy == -EINVAL || copy == -EMFILE) /* the limit is so low that there is no 64 */
+        copy = HAK_SYS3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
+    return (int)copy;
+}
+
+struct hak_os_identity hak_os_identity(int fd) {
+    struct stat found;
+    if (HAK_SYS2(SYS_fstat, fd, &found) != 0)
+        return (struct hak_os_identity){ 0, 0 };
+    return (struct hak_os_identity){ found.st_dev, found.st_ino };
+}
+
+static bool path_starts(const char *path, const char *folder) {
+    while (*folder && *folder == *path)
+        folder++, path++;
+    return !*folder;
+}
+
+static bool path_is_systems(const char *path) {
+    return (path_starts(path, "/dev/") && !path_starts(path, "/dev/shm/")) || path_starts(path, "/proc/");
+}
+
+int hak_os_open_standing(const char *path) {
+    struct stat found;
+    bool standing = path_is_systems(path);
+    if (!standing) {
+        long fd = HAK_SYS4(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0);
+        if (fd < 0)
+            return HAK_DESCRIPTOR_NONE;
+        standing = HAK_SYS2(SYS_fstat, fd, &found) == 0 && !S_ISREG(found.st_mode);
+        HAK_SYS1(SYS_close, fd);
+    }
+    if (!standing)
+        return HAK_DESCRIPTOR_NONE;
+    return (int)HAK_SYS4(SYS_openat, AT_FDCWD, path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC, 0);
+}
+
+int hak_os_write_all(int fd, const void *bytes, size_t count) {
+    const char *at = bytes;
+    while (count > 0) {
+        long written = HAK_SYS3(SYS_write, fd, at, count);
+        if (written == -EINTR)
+            continue;
+        if (written < 0)
+            return (int)written;
+        if (written == 0)
+            return -EIO;
+        at += written;
+        count -= (size_t)written;
+    }
+    return 0;
+}

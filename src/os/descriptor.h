@@ -1,0 +1,35 @@
+/* descriptor.h - the few things a report needs of file descriptors, beyond os.h.
+ *
+ * Threads:   any, at any time.
+ * Errors:    -errno; libc's errno stays as it is.
+ */
+#ifndef HAK_OS_DESCRIPTOR_H
+#define HAK_OS_DESCRIPTOR_H
+
+#include "base/attr.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A copy of the descriptor, closed on exec, at 64 or above so that the program's own numbers stay the same. */
+int hak_os_duplicate(int fd);
+
+/* Which file is open there, so that one knows it again; { 0, 0 } when none is. */
+struct hak_os_identity {
+    uint64_t device, inode;
+};
+struct hak_os_identity hak_os_identity(int fd);
+
+/* Opens what must not be replaced by a new file (a device, a pipe, whatever is named in /dev or /proc but
+ * /dev/shm, there or not), to append to it: the descriptor or -errno. HAK_DESCRIPTOR_NONE where a new file may be put. */
+enum { HAK_DESCRIPTOR_NONE = -0x10000 };
+int hak_os_open_standing(const char *path);
+
+/* All of the bytes, or the error that stopped it. */
+int hak_os_write_all(int fd, const void *bytes, size_t count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,216 @@
+/* linux.c - the contract of os.h, on Linux.
+ *
+ * Owns:      nothing but what it learnt about the kernel (does it take process_madvise for oneself?).
+ * Rejected:  libc's wrappers: they set errno, which free must keep, and some are cancellation points.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1 /* mremap flags */
+#endif
+#include "os/os.h"
+
+#include "base/atomic.h"
+#include "base/word.h"
+#include "os/syscall.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+#ifndef SYS_process_madvise
+#define SYS_process_madvise 440
+#endif
+#define PIDFD_SELF_THREAD_GROUP (-10001) /* Linux 6.14 */
+
+#ifdef HAK_DEBUG
+bool (*hak_os_fault)(enum hak_os_call call);
+#define FAULT(call, result)                                                                                      \
+    do {                                                                                                         \
+        if (hak_os_fault && hak_os_fault(call)) return result;                                                   \
+    } while (0)
+#else
+#define FAULT(call, result) ((void)0)
+#endif
+
+static void *map(void *hint, size_t bytes, int protection, int flags) {
+    long result = HAK_SYS6(SYS_mmap, hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    return result < 0 && result > -4096 ? NULL : (void *)result;
+}
+
+/* ENOSYS, EINVAL: an older kernel. EPERM, EACCES: a seccomp filter. Nothing to do about any of them. */
+static int advise(void *address, size_t bytes, int advice) {
+    return (int)HAK_SYS3(SYS_madvise, address, bytes, advice);
+}
+
+void *hak_os_reserve(size_t bytes) {
+    FAULT(HAK_OS_RESERVE, NULL);
+    void *address = map(NULL, bytes, PROT_NONE, MAP_NORESERVE);
+    if (address) advise(address, bytes, MADV_DONTDUMP); /* or a core dump writes the reservation out */
+    return address;
+}
+
+int hak_os_map_at(void *address, size_t bytes) {
+    FAULT(HAK_OS_MAP_AT, -ENOMEM);
+    long result = HAK_SYS6(SYS_mmap, address, bytes, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (result == (long)address) return 0;
+    if (result < 0 && result > -4096) return (int)result;
+    HAK_SYS2(SYS_munmap, result, bytes); /* before Linux 4.17 the address is only a hint */
+    return -EEXIST;
+}
+
+void *hak_os_map(size_t bytes) {
+    FAULT(HAK_OS_FRESH, NULL);
+    return map(NULL, bytes, PROT_READ | PROT_WRITE, 0);
+}
+
+int hak_os_commit(void *address, size_t bytes) {
+    FAULT(HAK_OS_COMMIT, -ENOMEM);
+    int result = (int)HAK_SYS3(SYS_mprotect, address, bytes, PROT_READ | PROT_WRITE);
+    if (result == 0) advise(address, bytes, MADV_DODUMP);
+    return result;
+}
+
+int hak_os_readable(void *address, size_t bytes) {
+    FAULT(HAK_OS_READABLE, -ENOMEM);
+    return (int)HAK_SYS3(SYS_mprotect, address, bytes, PROT_READ);
+}
+
+int hak_os_unmap(void *address, size_t bytes) {
+    FAULT(HAK_OS_UNMAP, -ENOMEM);
+    return (int)HAK_SYS2(SYS_munmap, address, bytes);
+}
+
+int hak_os_fresh(void *address, size_t bytes) {
+    FAULT(HAK_OS_FRESH, -ENOMEM);
+    void *result = map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED);
+    return result == address ? 0 : -ENOMEM;
+}
+
+void hak_os_no_huge_pages(void *address, size_t bytes) { advise(address, bytes, MADV_NOHUGEPAGE); }
+
+bool hak_os_wipe_on_fork(void *page, size_t bytes) {
+    FAULT(HAK_OS_ADVISE, false);
+    return advise(page, bytes, MADV_WIPEONFORK) == 0;
+}
+
+/* 0 not asked yet, 1 the kernel takes process_madvise for oneself (Linux 6.14 and later), 2 it does not */
+static hak_atomic_u32 batch_state;
+
+static bool return_one(const struct hak_range *range) {
+    int result = advise(range->start, range->bytes, MADV_DONTNEED);
+    if (result == -EINVAL) result = advise(range->start, range->bytes, MADV_DONTNEED_LOCKED); /* mlock */
+    return result == 0;
+}
+
+size_t hak_os_return(const struct hak_range *ranges, size_t count, uint64_t *call_count) {
+    FAULT(HAK_OS_RETURN, 0);
+    size_t done = 0;
+    if (count > 1 && hak_load_relaxed(&batch_state) != 2) {
+        HAK_STATIC(sizeof(struct hak_range) == sizeof(struct iovec));
+        size_t bytes = 0;
+        for (size_t i = 0; i < count; i++) bytes += ranges[i].bytes;
+        long result = HAK_SYS5(SYS_process_madvise, PIDFD_SELF_THREAD_GROUP, ranges, count, MADV_DONTNEED, 0);
+        ++*call_count;
+        if (result == (long)bytes) {
+            hak_store_relaxed(&batch_state, 1);
+            return count;
+        }
+        if (result < 0) {
+            if (hak_load_relaxed(&batch_state) == 0) hak_store_relaxed(&batch_state, 2);
+        } else { /* it stopped at a range it could not do: go on one by one from there */
+            while (done < count && (long)ranges[done].bytes <= result) result -= (long)ranges[done++].bytes;
+        }
+    }
+    for (; done < count; done++) {
+        ++*call_count;
+        if (!return_one(&ranges[done])) break;
+    }
+    return done;
+}
+
+int hak_os_move(void *from, void *to, size_t bytes) {
+    FAULT(HAK_OS_MOVE, -ENOMEM);
+    long result =
+        HAK_SYS5(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
+    if (result == (long)to) return 0;
+    return result < 0 ? (int)result : -EINVAL;
+}
+
+size_t hak_os_page_bytes(void) {
+    size_t bytes = getauxval(AT_PAGESZ);
+    return bytes ? bytes : 4096;
+}
+
+size_t hak_os_address_limit(void) {
+    struct rlimit limit;
+    if (HAK_SYS4(SYS_prlimit64, 0, RLIMIT_AS, NULL, &limit) != 0) return SIZE_MAX;
+    return limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)limit.rlim_cur;
+}
+
+size_t hak_os_resident_bytes(void) {
+    char text[128];
+    long fd = HAK_SYS4(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return 0;
+    long got = HAK_SYS3(SYS_read, fd, text, sizeof text - 1);
+    HAK_SYS1(SYS_close, fd);
+    size_t pages = 0;
+    long i = 0;
+    while (i < got && text[i] != ' ') i++;
+    for (i++; i < got && text[i] >= '0' && text[i] <= '9'; i++) pages = pages * 10 + (size_t)(text[i] - '0');
+    return pages * hak_os_page_bytes();
+}
+
+bool hak_os_secure(void) { return getauxval(AT_SECURE) != 0; }
+unsigned hak_os_pid(void) { return (unsigned)HAK_SYS1(SYS_getpid, 0); }
+unsigned hak_os_tid(void) { return (unsigned)HAK_SYS1(SYS_gettid, 0); }
+
+uint64_t hak_os_clock_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now); /* the vdso's; it cannot fail, so errno stays */
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+void hak_os_write(int fd, const void *bytes, size_t count) {
+    const char *at = bytes;
+    while (count > 0) {
+        long written = HAK_SYS3(SYS_write, fd, at, count);
+        if (written == -EINTR) continue;
+        if (written <= 0) return;
+        at += written;
+        count -= (size_t)written;
+    }
+}
+
+int hak_os_open_new(const char *path) {
+    return (int)HAK_SYS4(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+}
+
+void hak_os_close(int fd) { HAK_SYS1(SYS_close, fd); }
+
+int hak_os_rename(const char *from, const char *to) {
+    return (int)HAK_SYS5(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int hak_os_unlink(const char *path) { return (int)HAK_SYS3(SYS_unlinkat, AT_FDCWD, path, 0); }
+
+void hak_os_abort(void) {
+    abort();
+}

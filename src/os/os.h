@@ -1,0 +1,84 @@
+/* os.h - what the kernel does for us; the contract, and nothing else of the system is used below front.
+ *
+ * Owns:      the system calls. They are made directly, never through libc, so errno stays as it is.
+ * Threads:   any, at any time, start-up and signal handlers included.
+ * Errors:    functions that return int give 0 or -errno; pointers are NULL on failure.
+ * Faults:    in debug builds every call first asks hak_os_fault (test/fault), which may refuse it.
+ */
+#ifndef HAK_OS_OS_H
+#define HAK_OS_OS_H
+
+#include "base/attr.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct hak_range {
+    void *start; /* page aligned */
+    size_t bytes;
+};
+
+enum hak_os_call {
+    HAK_OS_RESERVE, HAK_OS_MAP_AT, HAK_OS_COMMIT, HAK_OS_READABLE, HAK_OS_UNMAP, HAK_OS_RETURN, HAK_OS_MOVE,
+    HAK_OS_FRESH, HAK_OS_ADVISE, HAK_OS_CALL_COUNT
+};
+#ifdef HAK_DEBUG
+extern bool (*hak_os_fault)(enum hak_os_call call); /* true: this call fails */
+#endif
+
+/* --- address space --- */
+void *hak_os_reserve(size_t bytes);                     /* inaccessible, not charged, not dumped */
+int hak_os_map_at(void *address, size_t bytes);         /* read-write, exactly there; -EEXIST when taken */
+void *hak_os_map(size_t bytes);                         /* read-write, anywhere */
+int hak_os_commit(void *address, size_t bytes);         /* reserved -> read-write */
+int hak_os_readable(void *address, size_t bytes);       /* reserved -> reads as zeros, not charged */
+int hak_os_unmap(void *address, size_t bytes);
+int hak_os_fresh(void *address, size_t bytes);          /* maps zero pages over what is there, read-write */
+void hak_os_no_huge_pages(void *address, size_t bytes);
+bool hak_os_wipe_on_fork(void *page, size_t bytes);     /* the child reads zeros there */
+
+/* Gives the pages back: they read as zeros afterwards and are not resident. One system call for all ranges
+ * where the kernel takes it, else one each; *call_count is raised by how many were made. Returns how many
+ * of the ranges, from the first on, went back. */
+size_t hak_os_return(const struct hak_range *ranges, size_t count, uint64_t *call_count);
+
+/* Moves pages without copying; both ranges stay mapped, `from` reads as zeros. */
+int hak_os_move(void *from, void *to, size_t bytes);
+
+/* --- facts --- */
+size_t hak_os_page_bytes(void);
+size_t hak_os_address_limit(void);    /* RLIMIT_AS in bytes, SIZE_MAX if none */
+size_t hak_os_resident_bytes(void);   /* of this process; 0 if unknown */
+bool hak_os_secure(void);             /* AT_SECURE: the environment is not to be trusted */
+unsigned hak_os_pid(void);
+unsigned hak_os_tid(void);
+
+/* --- time --- */
+uint64_t hak_os_clock_ms(void); /* monotonic, coarse: moves every 1 to 10 ms */
+
+/* a counter that only moves forward and costs some 20 cycles to read; its rate is unknown (1 MHz to 5 GHz) */
+HAK_INLINE uint64_t hak_os_ticks(void) {
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+    uint64_t ticks;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#else
+#error "HAKMEM runs on x86-64 and aarch64"
+#endif
+}
+
+/* --- files and the end --- */
+void hak_os_write(int fd, const void *bytes, size_t count); /* all of it; gives up silently on an error */
+int hak_os_open_new(const char *path);                      /* 0600; fd or -errno */
+void hak_os_close(int fd);
+int hak_os_rename(const char *from, const char *to);
+int hak_os_unlink(const char *path);
+__attribute__((noreturn, cold)) void hak_os_abort(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
