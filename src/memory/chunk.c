@@ -1,0 +1,200 @@
+/* chunk.c - spans by bit search in chunk words.
+ *
+ * Threads:   any, without locks: a span inside a chunk is one CAS, a run of chunks a loop of CASes with
+ *            rollback. The hints are hints: a stale one costs a longer search, never a wrong answer.
+ * Rejected:  free lists of spans by size: they need locks, and the lowest address first is what keeps the
+ *            top of the window empty.
+ */
+#include "memory/chunk.h"
+
+#include "base/word.h"
+#include "memory/purge.h"
+
+hak_atomic_u64 hak_chunk_top;
+
+/* Chunks below hint[k] have no room for a span of class k: 1, 2, 3, 4, up to 8, 16, 32, 64 granules. */
+enum { HINTS = 8 };
+static HAK_ALIGNED(HAK_LINE) hak_atomic_u32 hint[HINTS];
+
+static unsigned hint_for(size_t count) {
+    return count <= 4 ? (unsigned)count - 1 : count <= 8 ? 4 : count <= 16 ? 5 : count <= 32 ? 6 : 7;
+}
+
+void hak_span_hint(size_t chunk) {
+    for (unsigned k = 0; k < HINTS; k++) {
+        uint32_t seen = hak_load_relaxed(&hint[k]);
+        while (seen > chunk && !hak_cas_weak(&hint[k], &seen, (uint32_t)chunk)) {
+        }
+    }
+}
+
+/* Chunk structs up to `chunk` become readable and top moves past it. */
+static bool chunk_reach(size_t chunk) {
+    uint64_t top = hak_load_acquire(&hak_chunk_top);
+    if (chunk < top) return true;
+    if (!hak_region_commit_chunk(chunk)) return false;
+    while (top <= chunk && !hak_cas_weak(&hak_chunk_top, &top, chunk + 1)) {
+    }
+    return true;
+}
+
+/* The granules of `mask` were just taken: how many of them are dirty. */
+static size_t note_take(struct hak_chunk *chunk, uint64_t mask) {
+    uint64_t dirty = hak_load_relaxed(&chunk->dirty) & mask;
+    uint64_t returned = hak_load_relaxed(&chunk->ever) & mask & ~dirty;
+    size_t count = hak_word_count(dirty);
+    hak_free_note(-(int64_t)count * HAK_GRANULE_BYTES, hak_word_count(mask));
+    if (returned) {
+        hak_and(&chunk->ever, ~mask);
+        hak_purge_note_retouch((uint64_t)hak_word_count(returned) * HAK_GRANULE_BYTES, hak_load_relaxed(&chunk->returned_ms));
+    }
+    return count;
+}
+
+static size_t take_in_chunk(size_t number, unsigned count, uint64_t starts_allowed, size_t *dirty_granules) {
+    struct hak_chunk *chunk = hak_chunk_at(number);
+    uint64_t used = hak_load_relaxed(&chunk->used);
+    for (;;) {
+        uint64_t starts = hak_word_runs(~used, count) & starts_allowed;
+        if (!starts) return HAK_NO_GRANULE;
+        uint64_t mask = hak_word_mask(hak_word_first(starts), count);
+        /* acquire: pairs with the release in hak_span_give(); what was there is ours to overwrite */
+        if (hak_cas_weak(&chunk->used, &used, used | mask)) {
+            *dirty_granules = note_take(chunk, mask);
+            return number * HAK_CHUNK_GRANULES + hak_word_first(mask);
+        }
+    }
+}
+
+static size_t take_small(size_t count, size_t align, size_t *dirty_granules) {
+    uint64_t allowed = align > 1 ? hak_word_multiples((unsigned)align) : ~UINT64_C(0);
+    unsigned k = hint_for(count);
+    size_t from = hak_load_relaxed(&hint[k]);
+    size_t first_seen = from;
+    for (size_t number = from; number < hak_region.chunk_count; number++) {
+        if (number >= hak_load_relaxed(&hak_chunk_top)) {
+            if (count > 4 && first_seen > 0) { /* a smaller span of this hint's class may still fit below */
+                first_seen = 0;
+                for (size_t low = 0; low < from; low++) {
+                    size_t granule = take_in_chunk(low, (unsigned)count, allowed, dirty_granules);
+                    if (granule != HAK_NO_GRANULE) return granule;
+                }
+            }
+            if (!chunk_reach(number)) return HAK_NO_GRANULE;
+        }
+        size_t granule = take_in_chunk(number, (unsigned)count, allowed, dirty_granules);
+        if (granule != HAK_NO_GRANULE) {
+            uint32_t seen = (uint32_t)from;
+            if (number > from && align <= 1) hak_cas(&hint[k], &seen, (uint32_t)number);
+            return granule;
+        }
+    }
+    return HAK_NO_GRANULE;
+}
+
+/* --- runs of chunks --- */
+
+static uint64_t run_mask(size_t count, size_t i) {
+    size_t left = count - i * HAK_CHUNK_GRANULES;
+    return hak_word_mask(0, left < HAK_CHUNK_GRANULES ? (unsigned)left : HAK_CHUNK_GRANULES);
+}
+
+static bool run_take_at(size_t number, size_t count, size_t *dirty_granules) {
+    size_t chunks = (count + HAK_CHUNK_GRANULES - 1) / HAK_CHUNK_GRANULES;
+    size_t dirty = 0;
+    for (size_t i = 0; i < chunks; i++) {
+        struct hak_chunk *chunk = hak_chunk_at(number + i);
+        uint64_t mask = run_mask(count, i);
+        uint64_t used = hak_load_relaxed(&chunk->used);
+        do {
+            if (used & mask) { /* roll back; a thread that vanishes here leaks what it took, once */
+                if (i) hak_span_give(number * HAK_CHUNK_GRANULES, i * HAK_CHUNK_GRANULES, HAK_SPAN_AS_IT_WAS);
+                return false;
+            }
+        } while (!hak_cas_weak(&chunk->used, &used, used | mask));
+        dirty += note_take(chunk, mask);
+    }
+    *dirty_granules = dirty;
+    return true;
+}
+
+static size_t take_run(size_t count, size_t align, size_t *dirty_granules) {
+    size_t chunks = (count + HAK_CHUNK_GRANULES - 1) / HAK_CHUNK_GRANULES;
+    size_t step = align > HAK_CHUNK_GRANULES ? align / HAK_CHUNK_GRANULES : 1;
+    uintptr_t base_chunk = hak_window.base / HAK_CHUNK_BYTES;
+    size_t number = hak_round_up(base_chunk, step) - base_chunk;
+    while (number + chunks <= hak_region.chunk_count) {
+        if (!chunk_reach(number + chunks - 1)) return HAK_NO_GRANULE;
+        /* from the far end: the last chunk in the way is where the search goes on */
+        size_t i = chunks;
+        while (i > 0 && !(hak_load_relaxed(&hak_chunk_at(number + i - 1)->used) & run_mask(count, i - 1))) i--;
+        if (i == 0) {
+            if (run_take_at(number, count, dirty_granules)) return number * HAK_CHUNK_GRANULES;
+            continue; /* somebody was faster: look again */
+        }
+        number = hak_round_up(base_chunk + number + i, step) - base_chunk;
+    }
+    return HAK_NO_GRANULE;
+}
+
+size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules) {
+    HAK_ASSERT(count > 0 && (align & (align - 1)) == 0);
+    size_t granule = count <= HAK_CHUNK_GRANULES && align <= HAK_CHUNK_GRANULES
+                         ? take_small(count, align, dirty_granules)
+                         : take_run(count, align, dirty_granules);
+    if (granule == HAK_NO_GRANULE) return granule;
+    if (HAK_UNLIKELY(!hak_region_commit(granule, count))) {
+        hak_span_give(granule, count, HAK_SPAN_AS_IT_WAS);
+        return HAK_NO_GRANULE;
+    }
+    return granule;
+}
+
+void hak_span_give(size_t granule, size_t count, enum hak_span_state state) {
+    size_t lowest = granule / HAK_CHUNK_GRANULES;
+    while (count > 0) {
+        struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
+        unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
+        unsigned part = count < HAK_CHUNK_GRANULES - first ? (unsigned)count : HAK_CHUNK_GRANULES - first;
+        uint64_t mask = hak_word_mask(first, part);
+        HAK_ASSERT((hak_load_relaxed(&chunk->used) & mask) == mask);
+        int64_t change = 0; /* of free dirty granules */
+        if (state == HAK_SPAN_DIRTY) {
+            hak_or(&chunk->dirty, mask);
+            change = part;
+        } else if (state == HAK_SPAN_CLEAN) {
+            hak_and(&chunk->dirty, ~mask);
+        } else {
+            change = hak_word_count(hak_load_relaxed(&chunk->dirty) & mask);
+        }
+        hak_free_note(change * HAK_GRANULE_BYTES, -(int64_t)part);
+        hak_and(&chunk->used, ~mask); /* release: pairs with the take's CAS */
+        granule += part;
+        count -= part;
+    }
+    hak_span_hint(lowest);
+}
+
+bool hak_span_extend(size_t granule, size_t count, size_t more) {
+    size_t end = granule + count, last = end + more;
+    if (last > hak_region.chunk_count * HAK_CHUNK_GRANULES || !chunk_reach((last - 1) / HAK_CHUNK_GRANULES))
+        return false;
+    for (size_t at = end; at < last;) {
+        size_t number = at / HAK_CHUNK_GRANULES;
+        unsigned first = (unsigned)(at % HAK_CHUNK_GRANULES);
+        unsigned part = last - at < HAK_CHUNK_GRANULES - first ? (unsigned)(last - at) : HAK_CHUNK_GRANULES - first;
+        uint64_t mask = hak_word_mask(first, part);
+        uint64_t used = hak_load_relaxed(&hak_chunk_at(number)->used);
+        do {
+            if (used & mask) {
+                if (at > end) hak_span_give(end, at - end, HAK_SPAN_AS_IT_WAS);
+                return false;
+            }
+        } while (!hak_cas_weak(&hak_chunk_at(number)->used, &used, used | mask));
+        note_take(hak_chunk_at(number), mask);
+        at += part;
+    }
+    if (hak_region_commit(end, more)) return true;
+    hak_span_give(end, more, HAK_SPAN_AS_IT_WAS);
+    return false;
+}

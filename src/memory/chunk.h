@@ -1,0 +1,51 @@
+/* chunk.h - 4 MiB of the window as one word of 64 granules; spans are runs of its bits.
+ *
+ * Owns:      which granules are used, which free ones may still be resident (dirty), where slabs begin.
+ * Threads:   any; each change is one atomic operation. Who took a granule's `used` bit owns the granule and
+ *            its `dirty` bit until it gives the used bit back.
+ * Invariant: a granule that is neither used nor dirty reads as zeros and is not resident.
+ * Order:     pages are returned before dirty bits are cleared, those before used bits; a record is written
+ *            before a pointer into its granule leaves.
+ */
+#ifndef HAK_MEMORY_CHUNK_H
+#define HAK_MEMORY_CHUNK_H
+
+#include "memory/region.h"
+
+struct HAK_ALIGNED(HAK_LINE) hak_chunk {
+    hak_atomic_u64 used;   /* granules that are handed out */
+    hak_atomic_u64 dirty;  /* granules that may be resident; meaningful while they are free */
+    hak_atomic_u64 slabs;  /* granules at which a live slab begins: the way in for third threads */
+    hak_atomic_u64 mapped; /* granules that are mapped, when the region is mapped on demand */
+    hak_atomic_u64 cold;   /* free and dirty at the last sweep already */
+    hak_atomic_u64 ever;   /* granules that were returned once: touching them again is counted */
+    hak_atomic_u32 meta_ready;
+    hak_atomic_u32 returned_ms; /* when pages of it were last returned */
+};
+HAK_STATIC(sizeof(struct hak_chunk) == HAK_LINE);
+
+HAK_INLINE struct hak_chunk *hak_chunk_at(size_t chunk) {
+    return (struct hak_chunk *)hak_region.meta - 1 - chunk;
+}
+
+#define HAK_NO_GRANULE SIZE_MAX
+
+/* Chunks from this one on were never used. */
+extern hak_atomic_u64 hak_chunk_top;
+
+/* Takes `count` granules in a row, the first at a multiple of `align` (a power of two); up to 64 of them lie
+ * in one chunk, more begin at a chunk's start. They are committed; *dirty_granules says how many may hold old
+ * contents (0: all read as zeros). HAK_NO_GRANULE when there is no room or the kernel refuses. */
+size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules);
+
+/* Gives them back: written to; returned to the kernel, so that they read as zeros; or not touched since the take. */
+enum hak_span_state { HAK_SPAN_DIRTY, HAK_SPAN_CLEAN, HAK_SPAN_AS_IT_WAS };
+void hak_span_give(size_t granule, size_t count, enum hak_span_state state);
+
+/* Granules of this chunk became free: searches begin there at the latest. */
+void hak_span_hint(size_t chunk);
+
+/* Takes the `more` granules right behind [granule, granule + count), if they are free: all or nothing. */
+bool hak_span_extend(size_t granule, size_t count, size_t more);
+
+#endif

@@ -1,0 +1,120 @@
+/* large.c - see large.h.
+ *
+ * Measured:  moving a page costs a fifth of copying it; below 1 MiB the system call costs more than it saves.
+ * Rejected:  plain mremap: it leaves a hole in the window that foreign mappings land in.
+ */
+#include "memory/large.h"
+
+#include "base/word.h"
+#include "memory/purge.h"
+
+#include <string.h>
+
+char hak_large_mark[HAK_LINE] HAK_ALIGNED(HAK_LINE);
+hak_atomic_i64 hak_large_live_count, hak_large_live_bytes;
+
+#define MOVED (UINT64_C(1) << 63)
+enum { MOVED_MAX = 2048, CLEAR_BY_RETURN_BYTES = 2 << 20 };
+
+static hak_atomic_i64 moved_count; /* spans with mappings of their own: the kernel allows 65,530 in all */
+
+static size_t granules_for(size_t bytes) { return (bytes + HAK_GRANULE_BYTES - 1) >> HAK_GRANULE_SHIFT; }
+static size_t pages_bytes(size_t bytes) { return hak_round_up(bytes, (size_t)1 << hak_region.page_shift); }
+
+static void record_write(size_t granule, size_t count, size_t bytes, uint64_t flags) {
+    struct hak_granule *record = hak_granule_at(granule);
+    record->words = (hak_atomic_u64 *)pages_bytes(bytes);
+    record->start = hak_granule_address(granule);
+    record->reciprocal = count | flags;
+    hak_store_release(&record->owner, HAK_LARGE);
+    hak_add(&hak_large_live_count, 1);
+    hak_add(&hak_large_live_bytes, (int64_t)pages_bytes(bytes));
+}
+
+void *hak_large_take(size_t bytes, size_t align, bool *zeroed) {
+    size_t count = granules_for(bytes), dirty;
+    if (count > UINT32_MAX || align >> HAK_GRANULE_SHIFT > UINT32_MAX) return NULL;
+    size_t granule = hak_span_take(count, align > HAK_GRANULE_BYTES ? align >> HAK_GRANULE_SHIFT : 1, &dirty);
+    if (granule == HAK_NO_GRANULE) return NULL;
+    *zeroed = dirty == 0;
+    record_write(granule, count, bytes, 0);
+    return hak_granule_address(granule);
+}
+
+void hak_large_clear(struct hak_granule *record, size_t bytes) {
+    size_t granule = hak_granule_of(record->start), count = hak_large_granules(record);
+    for (size_t i = 0; i < count && i << HAK_GRANULE_SHIFT < bytes;) {
+        uint64_t dirty = hak_load_relaxed(&hak_chunk_at((granule + i) / HAK_CHUNK_GRANULES)->dirty);
+        unsigned first = (unsigned)((granule + i) % HAK_CHUNK_GRANULES);
+        bool is_dirty = dirty >> first & 1;
+        uint64_t other = (is_dirty ? ~dirty : dirty) >> first;
+        size_t run = other ? hak_word_first(other) : HAK_CHUNK_GRANULES - first;
+        if (run > count - i) run = count - i;
+        if (is_dirty) {
+            char *start = record->start + (i << HAK_GRANULE_SHIFT);
+            size_t left = bytes - (i << HAK_GRANULE_SHIFT), span = run << HAK_GRANULE_SHIFT;
+            struct hak_range range = { start, span };
+            if (span < CLEAR_BY_RETURN_BYTES || !hak_purge_return(&range, 1)) memset(start, 0, left < span ? left : span);
+        }
+        i += run;
+    }
+}
+
+static void span_end(size_t granule, size_t count, bool moved) {
+    enum hak_span_state state = HAK_SPAN_DIRTY;
+    if (moved) { /* a fresh mapping merges with its neighbours again */
+        size_t bytes = count << HAK_GRANULE_SHIFT;
+        if (hak_os_fresh(hak_granule_address(granule), bytes) == 0) {
+            hak_os_no_huge_pages(hak_granule_address(granule), bytes);
+            state = HAK_SPAN_CLEAN;
+        }
+    }
+    hak_span_give(granule, count, state);
+}
+
+bool hak_large_give(struct hak_granule *record) {
+    size_t granule = hak_granule_of(record->start), count = hak_large_granules(record);
+    size_t usable = hak_large_usable(record);
+    bool moved = record->reciprocal & MOVED;
+    struct hak_heap *seen = HAK_LARGE;
+    if (!hak_cas(&record->owner, &seen, NULL)) return false;
+    hak_add(&hak_large_live_count, -1);
+    hak_add(&hak_large_live_bytes, -(int64_t)usable);
+    span_end(granule, count, moved);
+    if (moved) hak_add(&moved_count, -1);
+    hak_purge_enforce();
+    return true;
+}
+
+bool hak_large_resize(struct hak_granule *record, size_t bytes) {
+    size_t granule = hak_granule_of(record->start), old = hak_large_granules(record), new = granules_for(bytes);
+    if (new > UINT32_MAX || (new > old && !hak_span_extend(granule, old, new - old))) return false;
+    hak_add(&hak_large_live_bytes, (int64_t)pages_bytes(bytes) - (int64_t)hak_large_usable(record));
+    record->words = (hak_atomic_u64 *)pages_bytes(bytes);
+    record->reciprocal = new | (record->reciprocal & MOVED);
+    if (new < old) {
+        span_end(granule + new, old - new, record->reciprocal & MOVED);
+        hak_purge_enforce();
+    }
+    return true;
+}
+
+void *hak_large_move(struct hak_granule *record, size_t bytes) {
+    if (hak_load_relaxed(&moved_count) >= MOVED_MAX) return NULL;
+    size_t from = hak_granule_of(record->start), old = hak_large_granules(record), count = granules_for(bytes), dirty;
+    size_t to = hak_span_take(count, 1, &dirty);
+    if (to == HAK_NO_GRANULE) return NULL;
+    size_t moved_bytes = hak_large_usable(record);
+    if (hak_os_move(hak_granule_address(from), hak_granule_address(to), moved_bytes) != 0) {
+        hak_span_give(to, count, HAK_SPAN_AS_IT_WAS);
+        return NULL;
+    }
+    bool was_moved = record->reciprocal & MOVED;
+    hak_add(&hak_large_live_count, -1);
+    hak_add(&hak_large_live_bytes, -(int64_t)moved_bytes);
+    hak_store_release(&record->owner, NULL);
+    span_end(from, old, true);
+    if (!was_moved) hak_add(&moved_count, 1);
+    record_write(to, count, bytes, MOVED);
+    return hak_granule_address(to);
+}

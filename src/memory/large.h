@@ -1,0 +1,38 @@
+/* large.h - blocks above 32 KiB: one span each.
+ *
+ * Owns:      the granule record of the block's first granule, whose fields then mean: owner HAK_LARGE, words the
+ *            usable bytes, start the block, reciprocal the granules (and whether its pages were moved here).
+ *            The block's other granules have records of zeros.
+ * Threads:   any. Who swaps owner from HAK_LARGE to NULL frees the block; there is no second.
+ * Cached:    a freed span stays resident under the bound of memory/purge.h; the chunk words are the cache.
+ */
+#ifndef HAK_MEMORY_LARGE_H
+#define HAK_MEMORY_LARGE_H
+
+#include "memory/chunk.h"
+
+extern char hak_large_mark[HAK_LINE];
+#define HAK_LARGE ((struct hak_heap *)(void *)hak_large_mark)
+
+HAK_INLINE size_t hak_large_usable(const struct hak_granule *record) { return (size_t)record->words; }
+HAK_INLINE size_t hak_large_granules(const struct hak_granule *record) { return (size_t)(record->reciprocal & UINT32_MAX); }
+
+/* A block of at least `bytes`, its address a multiple of `align` (a power of two). *zeroed: all of it reads as
+ * zeros already. NULL when there is no room. */
+void *hak_large_take(size_t bytes, size_t align, bool *zeroed);
+
+/* Makes a fresh block of hak_large_take() read as zeros; what the kernel has cleared is not touched. */
+void hak_large_clear(struct hak_granule *record, size_t bytes);
+
+/* False: it is free already. */
+bool hak_large_give(struct hak_granule *record);
+
+/* Changes the size in place; false when what follows is in use. */
+bool hak_large_resize(struct hak_granule *record, size_t bytes);
+
+/* Moves the block's pages to a larger span without copying; the new address, or NULL: copy instead. */
+void *hak_large_move(struct hak_granule *record, size_t bytes);
+
+extern hak_atomic_i64 hak_large_live_count, hak_large_live_bytes;
+
+#endif

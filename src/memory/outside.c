@@ -1,0 +1,61 @@
+/* outside.c - see outside.h. */
+#include "memory/outside.h"
+
+#include "base/atomic.h"
+#include "base/word.h"
+#include "os/os.h"
+
+enum { ROWS = 4096, PROBES = 64 };
+
+static struct {
+    _Atomic(uintptr_t) address; /* 0 free, 1 taken and not yet known, else the block */
+    _Atomic(size_t) bytes;
+} rows[ROWS];
+static hak_atomic_u32 used; /* rows ever taken: 0 lets every look-up end at once */
+
+static size_t row_first(uintptr_t address) { return (address >> 12) * UINT64_C(0x9e3779b97f4a7c15) >> 52; }
+HAK_STATIC(ROWS == 1 << (64 - 52));
+
+static size_t row_find(const void *block) {
+    if (hak_load_relaxed(&used) == 0 || (uintptr_t)block < 2) return ROWS;
+    for (size_t i = 0, row = row_first((uintptr_t)block); i < PROBES; i++, row = (row + 1) % ROWS)
+        if (hak_load_acquire(&rows[row].address) == (uintptr_t)block) return row;
+    return ROWS;
+}
+
+void *hak_outside_take(size_t bytes, size_t align) {
+    size_t page = hak_os_page_bytes(), slack = align > page ? align : 0;
+    if (bytes > PTRDIFF_MAX - page - slack) return NULL;
+    bytes = hak_round_up(bytes, page);
+    char *start = hak_os_map(bytes + slack);
+    if (!start) return NULL;
+    char *block = (char *)hak_round_up((uintptr_t)start, align > page ? align : page);
+    if (block > start) hak_os_unmap(start, (size_t)(block - start));
+    if (start + bytes + slack > block + bytes) hak_os_unmap(block + bytes, (size_t)(start + slack - block));
+    for (size_t i = 0, row = row_first((uintptr_t)block); i < PROBES; i++, row = (row + 1) % ROWS) {
+        uintptr_t none = 0;
+        if (!hak_cas(&rows[row].address, &none, 1)) continue;
+        hak_store_relaxed(&rows[row].bytes, bytes);
+        hak_store_release(&rows[row].address, (uintptr_t)block);
+        hak_add(&used, 1);
+        return block;
+    }
+    hak_os_unmap(block, bytes);
+    return NULL;
+}
+
+size_t hak_outside_bytes(const void *block) {
+    size_t row = row_find(block);
+    return row < ROWS ? hak_load_relaxed(&rows[row].bytes) : 0;
+}
+
+bool hak_outside_give(void *block) {
+    size_t row = row_find(block);
+    if (row == ROWS) return false;
+    uintptr_t seen = (uintptr_t)block;
+    size_t bytes = hak_load_relaxed(&rows[row].bytes);
+    if (!hak_cas(&rows[row].address, &seen, 1)) return false;
+    hak_os_unmap(block, bytes);
+    hak_store_release(&rows[row].address, 0);
+    return true;
+}

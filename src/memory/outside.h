@@ -1,0 +1,17 @@
+/* outside.h - blocks past the window: one mapping each, in a side table.
+ *
+ * Owns:      the table, of addresses and sizes. Only where the window is smaller than what the machine has
+ *            (valgrind, HAKMEM_REGION_GB, a limit that was raised later) does anything come here.
+ * Threads:   any; a row is taken and given by CAS on its address.
+ * Limits:    4,096 such blocks at a time, each above 32 KiB.
+ */
+#ifndef HAK_MEMORY_OUTSIDE_H
+#define HAK_MEMORY_OUTSIDE_H
+
+#include "base/attr.h"
+
+void *hak_outside_take(size_t bytes, size_t align); /* zeroed; NULL when refused */
+size_t hak_outside_bytes(const void *block);        /* usable; 0 if it is none of ours */
+bool hak_outside_give(void *block);                 /* false: none of ours */
+
+#endif

@@ -1,0 +1,56 @@
+/* purge.h - how much free memory stays resident, and giving the rest back.
+ *
+ * Owns:      the sums of free resident bytes and used granules, the bound, and `keep`.
+ * Threads:   any; sums are relaxed atomics, changed on slow paths only.
+ * The bound: free memory that is resident stays under max(free_max_mb, used / free_share, keep). `keep` doubles
+ *            while more than a fifth of what was returned is touched again within a second, up to the recent
+ *            peak of free memory, and halves per two seconds in which that did not happen.
+ */
+#ifndef HAK_MEMORY_PURGE_H
+#define HAK_MEMORY_PURGE_H
+
+#include "base/atomic.h"
+#include "memory/chunk.h"
+#include "os/os.h"
+
+struct hak_purge {
+    HAK_ALIGNED(HAK_LINE) hak_atomic_i64 free_bytes; /* dirty free granules, and counted pages of slabs */
+    hak_atomic_i64 used_granules;
+    HAK_ALIGNED(HAK_LINE) hak_atomic_u64 keep_bytes;
+    hak_atomic_u64 free_peak_bytes;  /* since `keep` last moved; what keep may grow to */
+    hak_atomic_u64 judged_returned_bytes, judged_retouched_bytes; /* since keep was last judged */
+    hak_atomic_u64 keep_ms;          /* when keep last grew or shrank */
+    hak_atomic_u64 returned_bytes, retouched_bytes, return_calls; /* since the start */
+};
+extern struct hak_purge hak_purge;
+
+HAK_INLINE void hak_free_note(int64_t bytes, int64_t used_granules) {
+    if (bytes) hak_add(&hak_purge.free_bytes, bytes);
+    if (used_granules) hak_add(&hak_purge.used_granules, used_granules);
+}
+
+uint64_t hak_purge_bound(void);
+
+/* Would `more_bytes` of free memory on top of what there is break the bound? */
+bool hak_purge_over(int64_t more_bytes);
+
+/* Pages that had been returned at `returned_ms` are used again. */
+void hak_purge_note_retouch(uint64_t bytes, uint32_t returned_ms);
+
+/* Gives the ranges back and counts them; true when all went. */
+bool hak_purge_return(const struct hak_range *ranges, size_t count);
+
+/* Returns free dirty granules, the highest addresses first, until at most `goal_bytes` of free memory are
+ * resident or none are left. The result is in bytes. */
+size_t hak_purge_spans(uint64_t goal_bytes);
+
+/* One chunk's free dirty granules: all of them, or those that already were at the last call. */
+size_t hak_purge_chunk(size_t number, bool all);
+
+/* After a free that made free memory: enforces the bound. */
+void hak_purge_excess(void);
+HAK_INLINE void hak_purge_enforce(void) {
+    if (HAK_UNLIKELY(hak_purge_over(0))) hak_purge_excess();
+}
+
+#endif
