@@ -1,0 +1,49 @@
+/* class.c - the table of size classes, made by the preprocessor so that start-up has nothing to compute. */
+#include "slab/class.h"
+
+#include "base/word.h"
+
+/* 64 KiB for blocks up to 256 bytes, 256 KiB above: at least 8 blocks, at most 4,096; a 1 KiB slab of 64 blocks
+ * spent more on its birth and end than on its blocks (docs/experiments.md) */
+#define GRANULES(bytes)   ((bytes) <= 256 ? 1 : 4)
+#define SLAB_BYTES(bytes) (GRANULES(bytes) * 65536)
+#define CAPACITY(bytes)   (SLAB_BYTES(bytes) / (bytes))
+#define SURPLUS(bytes)    (SLAB_BYTES(bytes) % (bytes) != 0)
+#define WORDS(bytes)      ((CAPACITY(bytes) + SURPLUS(bytes) + 63) / 64)
+/* multiples of 64 to 256, of 128 to 512, of 256 to 1024; larger classes are their own */
+#define STEP(bytes)   ((bytes) <= 256 ? 64 : (bytes) <= 512 ? 128 : 256)
+#define COARSE(bytes) (((bytes) + STEP(bytes) - 1) / STEP(bytes) * STEP(bytes) / 16)
+
+#define ROW(bytes, coarse_)                                                                                      \
+    { ~UINT64_C(0) / (bytes) + 1, bytes, CAPACITY(bytes), GRANULES(bytes), coarse_, WORDS(bytes), SURPLUS(bytes) }
+#define SMALL(c)   [c] = ROW((c) * 16, COARSE((c) * 16))
+#define SMALL4(c)  SMALL(c), SMALL((c) + 1), SMALL((c) + 2), SMALL((c) + 3)
+#define SMALL16(c) SMALL4(c), SMALL4((c) + 4), SMALL4((c) + 8), SMALL4((c) + 12)
+#define FIRST(d)   (HAK_SMALL_CLASS_MAX + 1 + 8 * (d))
+#define MID(d, k)  [FIRST(d) + (k)] = ROW((128 << (d)) * (9 + (k)), FIRST(d) + (k))
+#define MID8(d)    MID(d, 0), MID(d, 1), MID(d, 2), MID(d, 3), MID(d, 4), MID(d, 5), MID(d, 6), MID(d, 7)
+
+const struct hak_class hak_classes[HAK_CLASS_COUNT] = {
+    SMALL16(1), SMALL16(17), SMALL16(33), SMALL16(49), MID8(0), MID8(1), MID8(2), MID8(3), MID8(4),
+};
+
+#define LEAST(bytes)  ((bytes) <= 8192 ? 4 : (bytes) <= 16384 ? 2 : 1)
+#define FIT(w, bytes) ((w) / (bytes) > 64 ? 64 : (w) / (bytes) < LEAST(bytes) ? LEAST(bytes) : (w) / (bytes))
+#undef SMALL
+#undef MID
+#define MASK(n)   { ~UINT64_C(0) >> (64 - (n)), n }
+#define SMALL(c)  [c] = MASK(FIT(8192, (c) * 16))
+#define MID(d, k) [FIRST(d) + (k)] = MASK(FIT(8192, (128 << (d)) * (9 + (k))))
+
+struct hak_window_blocks hak_window_blocks[HAK_CLASS_COUNT] = {
+    SMALL16(1), SMALL16(17), SMALL16(33), SMALL16(49), MID8(0), MID8(1), MID8(2), MID8(3), MID8(4),
+};
+
+void hak_window_set(size_t word_bytes) {
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
+        unsigned count = (unsigned)FIT(word_bytes, hak_classes[c].block_bytes);
+        /* a thread may read the one before and the other after: both are only bounds */
+        hak_store_relaxed(&hak_window_blocks[c].count, count);
+        hak_store_relaxed(&hak_window_blocks[c].mask, hak_word_mask(0, count));
+    }
+}

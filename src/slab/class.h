@@ -1,0 +1,50 @@
+/* class.h - the size classes: 16 bytes apart to 1 KiB, then eight to a doubling up to 32 KiB.
+ *
+ * Class c up to 64 is 16 * c bytes, so that a rounded size is its own bin's offset and multiplier (front/fast.h);
+ * class 0 has no blocks and its bin is always empty.
+ * Source:    the spacing bounds the waste inside blocks to an eighth above 1 KiB and to 15 bytes below.
+ */
+#ifndef HAK_SLAB_CLASS_H
+#define HAK_SLAB_CLASS_H
+
+#include "base/atomic.h"
+#include "base/attr.h"
+
+enum {
+    HAK_SMALL_BYTES_MAX = 1024,
+    HAK_SLAB_BLOCK_BYTES_MAX = 32768, /* above: large blocks, memory/large.h */
+    HAK_SMALL_CLASS_MAX = HAK_SMALL_BYTES_MAX / 16,
+    HAK_CLASS_COUNT = HAK_SMALL_CLASS_MAX + 1 + 40,
+};
+
+struct hak_class {
+    uint64_t reciprocal;  /* ceil(2^64 / block_bytes): exact for every offset in a slab, test/unit/class.c */
+    uint32_t block_bytes;
+    uint16_t capacity;    /* blocks in a slab */
+    uint8_t granules;     /* of a slab */
+    uint8_t coarse;       /* the class that serves this one while it is rare in a heap */
+    uint8_t word_count;   /* of the owner's and of the strangers' row */
+    uint8_t surplus;      /* 1: a block would begin, but not end, in the slab; its bit stays set, never taken */
+};
+HAK_STATIC(sizeof(struct hak_class) <= 24);
+
+extern const struct hak_class hak_classes[HAK_CLASS_COUNT];
+
+/* How many blocks of a class a heap takes at a time, as that many low bits; see hak_window_set(). */
+struct hak_window_blocks {
+    hak_atomic_u64 mask;
+    hak_atomic_u64 count;
+};
+extern struct hak_window_blocks hak_window_blocks[HAK_CLASS_COUNT];
+
+/* Option word_bytes: at least 4 blocks up to 8 KiB blocks, 2 up to 16 KiB, else 1; at most 64. */
+void hak_window_set(size_t word_bytes);
+
+/* The class of a size from 1 to HAK_SLAB_BLOCK_BYTES_MAX. */
+HAK_INLINE unsigned hak_class_of(size_t bytes) {
+    if (bytes <= HAK_SMALL_BYTES_MAX) return (unsigned)((bytes + 15) >> 4);
+    unsigned exponent = 63u - (unsigned)__builtin_clzll(bytes - 1); /* 10 to 14 */
+    return HAK_SMALL_CLASS_MAX + 1 + 8 * (exponent - 10) + (unsigned)((bytes - 1) >> (exponent - 3)) - 8;
+}
+
+#endif

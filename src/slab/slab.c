@@ -1,0 +1,252 @@
+/* slab.c - cut and end slabs, hand out and take back their blocks. See slab.h. */
+#include "slab/slab.h"
+
+#include "memory/purge.h"
+#include "slab/lines.h"
+
+#include <string.h>
+
+hak_atomic_u32 hak_epoch = 1;
+__attribute__((noreturn)) void (*hak_slab_misuse)(const char *function, const void *block);
+
+/* --- cutting --- */
+
+static void records_write(struct hak_slab *slab, struct hak_heap *heap, hak_atomic_u64 *words) {
+    const struct hak_class *class = hak_slab_class(slab);
+    size_t granule = hak_slab_granule(slab);
+    for (unsigned i = 0; i < class->granules; i++) {
+        struct hak_granule *record = hak_granule_at(granule + i);
+        record->words = words;
+        record->start = hak_slab_start(slab);
+        record->reciprocal = class->reciprocal;
+        hak_store_release(&record->owner, heap); /* last: pairs with the owner's load in free() */
+    }
+}
+
+/* Claims the header at `granule` and makes it a slab, unless mail for an earlier life of it is still under way. */
+static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_index, bool dirty) {
+    size_t number = granule / HAK_CHUNK_GRANULES;
+    if (!hak_region_commit_meta(number)) return false;
+    struct hak_slab *slab = hak_slab_at(granule);
+    const struct hak_class *class = &hak_classes[class_index];
+    if (!hak_slab_claim(slab)) return false;
+    /* seq_cst both: a stranger sets mailed, then reads owner; so he sees us, or we see him */
+    atomic_store(&slab->owner, heap);
+    unsigned owner_line, remote_line;
+    if (hak_slab_mailed(slab) || !hak_lines_take(number, class->word_count, &owner_line, &remote_line)) {
+        hak_slab_unclaim(slab);
+        return false;
+    }
+    slab->owner_line = (uint16_t)owner_line;
+    slab->remote_line = (uint16_t)remote_line;
+    slab->class_index = (uint8_t)class_index;
+    slab->place = HAK_SLAB_CURRENT;
+    slab->cursor = slab->pending = 0;
+    slab->last_word = (uint8_t)(class->word_count - 1);
+    slab->next = slab->prev = 0;
+    slab->returned = dirty ? 0 : hak_slab_pages(class);
+    slab->cold = 0;
+    slab->counted_pages = slab->returned_once = 0;
+    struct hak_row *row = hak_slab_row(slab);
+    row->start = hak_slab_start(slab);
+    row->slab = slab;
+    row->block_bytes = class->block_bytes;
+    row->class_index = class_index;
+    hak_row_arm(row, 0, 1);
+    for (unsigned i = 0; i < class->word_count; i++) {
+        uint64_t bits = hak_class_valid(class, i);
+        if (class->surplus && i == class->capacity / 64) bits |= UINT64_C(1) << class->capacity % 64;
+        hak_store_relaxed(&row->word[i], bits);
+    }
+    records_write(slab, heap, row->word);
+    hak_or(&hak_chunk_at(number)->slabs, UINT64_C(1) << granule % HAK_CHUNK_GRANULES);
+    hak_slab_unclaim(slab);
+    return true;
+}
+
+struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index) {
+    enum { TRIES = 4 };
+    size_t count = hak_classes[class_index].granules;
+    size_t refused[TRIES];
+    unsigned tries = 0;
+    struct hak_slab *slab = NULL;
+    while (tries < TRIES && !slab) {
+        size_t dirty;
+        size_t granule = hak_span_take(count, 1, &dirty);
+        if (granule == HAK_NO_GRANULE) break;
+        if (slab_make(granule, heap, class_index, dirty != 0)) slab = hak_slab_at(granule);
+        else refused[tries++] = granule;
+    }
+    while (tries > 0) hak_span_give(refused[--tries], count, HAK_SPAN_AS_IT_WAS);
+    return slab;
+}
+
+void hak_slab_release_claimed(struct hak_slab *slab) {
+    const struct hak_class *class = hak_slab_class(slab);
+    size_t granule = hak_slab_granule(slab), number = granule / HAK_CHUNK_GRANULES;
+    HAK_ASSERT(hak_row_out(hak_slab_row(slab)) == 0 && slab->next == 0 && slab->prev == 0 && !slab->pending);
+    hak_and(&hak_chunk_at(number)->slabs, ~(UINT64_C(1) << granule % HAK_CHUNK_GRANULES));
+    for (unsigned i = 0; i < class->granules; i++) hak_store_release(&hak_granule_at(granule + i)->owner, NULL);
+    hak_lines_give(number, class->word_count, slab->owner_line, slab->remote_line);
+    if (slab->counted_pages) hak_slab_uncount_claimed(slab);
+    slab->place = HAK_SLAB_NONE;
+    uint64_t returned = slab->returned;
+    hak_slab_unclaim(slab);
+    unsigned pages = 1u << (HAK_GRANULE_SHIFT - hak_region.page_shift);
+    for (unsigned i = 0, run; i < class->granules; i += run) { /* granules that went back wholly are clean */
+        bool clean = (~returned >> i * pages & hak_word_mask(0, pages)) == 0;
+        for (run = 1; i + run < class->granules; run++)
+            if (clean != ((~returned >> (i + run) * pages & hak_word_mask(0, pages)) == 0)) break;
+        hak_span_give(granule + i, run, clean ? HAK_SPAN_CLEAN : HAK_SPAN_DIRTY);
+    }
+}
+
+void hak_slab_records_own(struct hak_slab *slab, struct hak_heap *heap) {
+    size_t granule = hak_slab_granule(slab);
+    for (unsigned i = 0; i < hak_slab_class(slab)->granules; i++)
+        hak_store_release(&hak_granule_at(granule + i)->owner, heap);
+}
+
+void hak_slab_give_claimed(struct hak_slab *slab, struct hak_heap *heap) {
+    atomic_store(&slab->owner, heap);
+    hak_slab_records_own(slab, heap);
+}
+
+/* --- taking and collecting --- */
+
+void hak_slab_pages_used_claimed(struct hak_slab *slab, uint64_t pages) {
+    uint64_t touched = slab->returned & pages;
+    slab->returned &= ~pages;
+    if (!slab->returned_once) return;
+    struct hak_chunk *chunk = hak_chunk_at(hak_slab_granule(slab) / HAK_CHUNK_GRANULES);
+    hak_purge_note_retouch((uint64_t)hak_word_count(touched) << hak_region.page_shift, hak_load_relaxed(&chunk->returned_ms));
+}
+
+void hak_slab_uncount_claimed(struct hak_slab *slab) {
+    hak_free_note(-((int64_t)slab->counted_pages << hak_region.page_shift), 0);
+    slab->counted_pages = 0;
+}
+
+/* The words behind the cursor, then those before it; moves no cursor. */
+uint64_t hak_slab_word_further(struct hak_slab *slab, struct hak_row *row, unsigned *index) {
+    unsigned last = slab->last_word, i = *index;
+    for (unsigned tried = 0; tried < last; tried++) {
+        i = i == last ? 0 : i + 1;
+        uint64_t word = hak_load_relaxed(&row->word[i]);
+        if (i == last) word &= hak_class_valid(hak_slab_class(slab), i);
+        if (word) {
+            *index = i;
+            return word;
+        }
+    }
+    return 0;
+}
+
+uint32_t hak_slab_collect(struct hak_slab *slab) {
+    struct hak_row *row = hak_slab_row(slab);
+    hak_atomic_u64 *remote = hak_slab_remote(slab);
+    uint32_t collected = 0;
+    for (unsigned i = 0; i < hak_slab_class(slab)->word_count; i++) {
+        if (!hak_load_relaxed(&remote[i])) continue;
+        uint64_t given = hak_exchange(&remote[i], 0); /* acquire: the strangers' last writes to the blocks */
+        uint64_t own = hak_load_relaxed(&row->word[i]);
+        if (HAK_UNLIKELY(own & given)) {
+            size_t block = i * 64 + hak_word_first(own & given);
+            hak_slab_misuse("free", hak_slab_start(slab) + block * row->block_bytes);
+        }
+        hak_store_release(&row->word[i], own | given);
+        collected += hak_word_count(given);
+    }
+    return collected;
+}
+
+/* --- pages --- */
+
+static bool all_set(const hak_atomic_u64 *words, const hak_atomic_u64 *remote, unsigned first, unsigned last) {
+    for (unsigned i = first / 64; i <= last / 64; i++) {
+        unsigned low = i == first / 64 ? first % 64 : 0, high = i == last / 64 ? last % 64 : 63;
+        uint64_t wanted = hak_word_mask(low, high - low + 1);
+        /* remote first: what the owner moves from remote to words between the two reads is missed, never
+         * seen where it is not; acquire both: the freeing thread's last writes come before the return */
+        uint64_t set = hak_load_acquire(&remote[i]);
+        set |= hak_load_acquire(&words[i]);
+        if (~set & wanted) return false;
+    }
+    return true;
+}
+
+uint64_t hak_slab_free_pages_claimed(const struct hak_slab *slab) {
+    const struct hak_class *class = hak_slab_class(slab);
+    const hak_atomic_u64 *words = hak_slab_row(slab)->word, *remote = hak_slab_remote(slab);
+    unsigned shift = hak_region.page_shift;
+    unsigned pages = (unsigned)(class->granules << (HAK_GRANULE_SHIFT - shift));
+    uint64_t found = 0;
+    for (unsigned page = 0; page < pages; page++) {
+        uint64_t start = (uint64_t)page << shift, end = start + (UINT64_C(1) << shift) - 1;
+        unsigned first = (unsigned)((unsigned __int128)start * class->reciprocal >> 64);
+        unsigned last = (unsigned)((unsigned __int128)end * class->reciprocal >> 64);
+        if (last >= class->capacity) last = class->capacity - 1u;
+        if (first > last || all_set(words, remote, first, last)) found |= UINT64_C(1) << page;
+    }
+    return found;
+}
+
+static size_t pages_return(struct hak_slab *slab, uint64_t pages) {
+    struct hak_range ranges[32];
+    size_t count = 0;
+    uint64_t done = 0;
+    unsigned shift = hak_region.page_shift;
+    for (uint64_t left = pages; left && count < 32;) {
+        unsigned first = hak_word_first(left);
+        uint64_t gap = ~(left >> first);
+        unsigned length = gap ? hak_word_first(gap) : 64;
+        ranges[count].start = hak_slab_start(slab) + ((size_t)first << shift);
+        ranges[count++].bytes = (size_t)length << shift;
+        done |= hak_word_mask(first, length);
+        left &= ~done;
+    }
+    if (!count || !hak_purge_return(ranges, count)) return 0;
+    slab->returned |= done;
+    slab->cold &= ~done;
+    slab->returned_once = 1;
+    size_t granule = hak_slab_granule(slab);
+    hak_store_relaxed(&hak_chunk_at(granule / HAK_CHUNK_GRANULES)->returned_ms, (uint32_t)hak_os_clock_ms());
+    return (size_t)hak_word_count(done) << shift;
+}
+
+static void pages_count(struct hak_slab *slab, unsigned count) {
+    if (count == slab->counted_pages) return;
+    hak_free_note(((int64_t)count - slab->counted_pages) << hak_region.page_shift, 0);
+    slab->counted_pages = (uint16_t)count;
+}
+
+size_t hak_slab_account_claimed(struct hak_slab *slab, uint64_t free_pages) {
+    uint64_t pages = free_pages & hak_slab_pages(hak_slab_class(slab)) & ~slab->returned;
+    pages_count(slab, hak_word_count(pages));
+    if (!pages || !hak_purge_over(0)) return 0;
+    size_t bytes = pages_return(slab, pages);
+    pages_count(slab, hak_word_count(pages & ~slab->returned));
+    return bytes;
+}
+
+size_t hak_slab_sweep_claimed(struct hak_slab *slab, bool all) {
+    uint64_t pages = hak_slab_free_pages_claimed(slab) & ~slab->returned;
+    uint64_t wanted = all ? pages : pages & slab->cold;
+    size_t bytes = wanted ? pages_return(slab, wanted) : 0;
+    slab->cold = pages & ~slab->returned;
+    pages_count(slab, hak_word_count(slab->cold));
+    return bytes;
+}
+
+#ifdef HAK_DEBUG
+void hak_slab_check(const struct hak_slab *slab) {
+    const struct hak_class *class = hak_slab_class(slab);
+    const struct hak_row *row = hak_slab_row(slab);
+    uint32_t free_count = 0;
+    for (unsigned i = 0; i < class->word_count; i++)
+        free_count += hak_word_count(hak_load_relaxed(&row->word[i]) & hak_class_valid(class, i));
+    HAK_ASSERT(free_count + hak_row_out(row) == class->capacity);
+    HAK_ASSERT(row->class_index == slab->class_index && row->block_bytes == class->block_bytes);
+    HAK_ASSERT(slab->place != HAK_SLAB_NONE && hak_slab_live(hak_slab_granule(slab)));
+}
+#endif

@@ -1,0 +1,214 @@
+/* slab.h - equal blocks in a span, and the bits that say which are free.
+ *
+ * Owns:      the slab's header (at a fixed place for each granule, type-stable), its row of owner's bits and
+ *            its row of strangers' bits (lines of the chunk's metadata, alive as long as the slab).
+ * Borrows:   its memory (memory/chunk.h).
+ * Threads:   the owning heap, except where a function or field says otherwise; docs/protocols.md.
+ * Invariant: blocks not set in the owner's row == out == countdown + bias  (handed to the bin or the program
+ *            and not taken back in by the owner).
+ * Rejected:  a list through the blocks: docs/decisions/0001-words.md.
+ */
+#ifndef HAK_SLAB_SLAB_H
+#define HAK_SLAB_SLAB_H
+
+#include "base/word.h"
+#include "memory/chunk.h"
+#include "slab/class.h"
+
+/* In front of the owner's bits; free() counts down here. */
+struct hak_slab;
+struct hak_row {
+    char *start;           /* of the slab */
+    struct hak_slab *slab; /* its header */
+    uint32_t block_bytes;
+    uint32_t class_index;
+    uint32_t countdown; /* frees by the owner until the next event */
+    int32_t bias;       /* out - countdown */
+    hak_atomic_u64 word[];
+};
+HAK_STATIC(sizeof(struct hak_row) == 32);
+
+HAK_INLINE struct hak_row *hak_row_of(hak_atomic_u64 *words) {
+    return (struct hak_row *)(void *)((char *)words - sizeof(struct hak_row));
+}
+HAK_INLINE uint32_t hak_row_out(const struct hak_row *row) { return row->countdown + (uint32_t)row->bias; }
+HAK_INLINE void hak_row_arm(struct hak_row *row, uint32_t out, uint32_t countdown) {
+    row->countdown = countdown;
+    row->bias = (int32_t)(out - countdown);
+}
+
+enum hak_slab_place {
+    HAK_SLAB_NONE,    /* not live */
+    HAK_SLAB_CURRENT, /* its heap takes words from it */
+    HAK_SLAB_PARTIAL, /* in its heap's list: has free blocks */
+    HAK_SLAB_FULL,    /* in no list, until its event or its mail */
+};
+
+/* A slab's name in lists: its first granule + 1; 0 is none. */
+typedef uint32_t hak_slab_name;
+
+struct HAK_ALIGNED(HAK_LINE) hak_slab {
+    _Atomic(struct hak_heap *) owner;     /* the last owner while not live */
+    _Atomic(struct hak_slab *) mail_next; /* in a mailbox */
+    uint64_t returned;                    /* under claim: pages that went back and were not handed out since */
+    uint64_t cold;                        /* under claim: pages that were free at the last sweep already */
+    hak_atomic_u32 claim;                 /* 0, or the fork epoch of who holds it */
+    hak_atomic_u32 mailed;                /* the fork epoch: in a mailbox or on the way to one; else 0 or stale */
+    hak_slab_name next, prev;             /* in its heap's list of partial, or (next) of pending slabs */
+    uint8_t place;                        /* enum hak_slab_place */
+    uint8_t cursor;                       /* the word last taken from */
+    uint8_t pending;                      /* 1: in its heap's pending list */
+    uint8_t class_index;
+    uint8_t last_word;                    /* the one whose bits may not all be blocks */
+    uint16_t owner_line, remote_line;     /* where its rows are among the chunk's lines */
+    uint8_t returned_once;                /* under claim: pages of it went back since it was cut */
+    uint16_t counted_pages;               /* under claim: counted in hak_purge.free_bytes */
+};
+HAK_STATIC(sizeof(struct hak_slab) == HAK_LINE);
+
+/* --- finding things --- */
+
+HAK_INLINE struct hak_slab *hak_slab_at(size_t granule) {
+    return (struct hak_slab *)hak_meta_at(granule / HAK_CHUNK_GRANULES) + granule % HAK_CHUNK_GRANULES;
+}
+HAK_INLINE size_t hak_slab_granule(const struct hak_slab *slab) {
+    uintptr_t offset = (uintptr_t)slab - hak_region.meta;
+    return offset / HAK_META_BYTES * HAK_CHUNK_GRANULES + offset % HAK_META_BYTES / sizeof(struct hak_slab);
+}
+HAK_INLINE struct hak_slab *hak_slab_named(hak_slab_name name) { return name ? hak_slab_at(name - 1) : NULL; }
+HAK_INLINE hak_slab_name hak_slab_name_of(const struct hak_slab *slab) {
+    return slab ? (hak_slab_name)hak_slab_granule(slab) + 1 : 0;
+}
+HAK_INLINE char *hak_slab_line(const struct hak_slab *slab, unsigned line) {
+    uintptr_t meta = hak_region.meta + hak_round_down((uintptr_t)slab - hak_region.meta, HAK_META_BYTES);
+    return (char *)meta + line * HAK_LINE;
+}
+HAK_INLINE struct hak_row *hak_slab_row(const struct hak_slab *slab) {
+    return (struct hak_row *)(void *)hak_slab_line(slab, slab->owner_line);
+}
+HAK_INLINE hak_atomic_u64 *hak_slab_remote(const struct hak_slab *slab) {
+    return (hak_atomic_u64 *)(void *)hak_slab_line(slab, slab->remote_line);
+}
+HAK_INLINE char *hak_slab_start(const struct hak_slab *slab) { return hak_granule_address(hak_slab_granule(slab)); }
+HAK_INLINE const struct hak_class *hak_slab_class(const struct hak_slab *slab) {
+    return &hak_classes[slab->class_index];
+}
+/* The slab that a granule record with these words belongs to. */
+HAK_INLINE struct hak_slab *hak_slab_of(const struct hak_granule *record) { return hak_row_of(record->words)->slab; }
+/* Third threads: whether a slab is live now; certain only while its claim is held. */
+HAK_INLINE bool hak_slab_live(size_t granule) {
+    return hak_load_acquire(&hak_chunk_at(granule / HAK_CHUNK_GRANULES)->slabs) >> granule % HAK_CHUNK_GRANULES & 1;
+}
+
+/* The bits of word i that are blocks; the surplus bit stays set for ever and is none. */
+HAK_INLINE uint64_t hak_class_valid(const struct hak_class *class, unsigned i) {
+    unsigned left = class->capacity - i * 64u;
+    return left >= 64 ? ~UINT64_C(0) : hak_word_mask(0, left);
+}
+
+/* A slab's pages, as bits. */
+HAK_INLINE uint64_t hak_slab_pages(const struct hak_class *class) {
+    return hak_word_mask(0, (unsigned)class->granules << (HAK_GRANULE_SHIFT - hak_region.page_shift));
+}
+
+/* --- claims: docs/protocols.md, 3 --- */
+
+/* 1 in the first process, another number in each child: claims of vanished threads are void there. */
+extern hak_atomic_u32 hak_epoch;
+
+HAK_INLINE bool hak_slab_claim(struct hak_slab *slab) {
+    uint32_t epoch = hak_load_relaxed(&hak_epoch);
+    uint32_t seen = 0;
+    if (HAK_LIKELY(hak_cas(&slab->claim, &seen, epoch))) return true; /* acquire: pairs with unclaim */
+    return seen != epoch && hak_cas(&slab->claim, &seen, epoch);
+}
+HAK_INLINE void hak_slab_unclaim(struct hak_slab *slab) { hak_store_release(&slab->claim, 0); }
+
+/* --- the life of a slab --- */
+
+/* Cuts a new slab of the class for the heap; NULL when memory is short. It is CURRENT, all its blocks free. */
+struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index);
+
+/* Ends a slab, all of whose blocks are free and which is in no list. The caller holds the
+ * claim, which is given up. */
+void hak_slab_release_claimed(struct hak_slab *slab);
+
+/* A dead heap's slab changes hands. The caller owns both heaps and holds the claim. */
+void hak_slab_give_claimed(struct hak_slab *slab, struct hak_heap *heap);
+void hak_slab_records_own(struct hak_slab *slab, struct hak_heap *heap);
+
+/* Takes up to a window of free blocks of one word: the taken bits and, in *index, their word; 0 when all words
+ * are empty. The caller holds the claim. The row is armed for an event when all that the program now holds
+ * has been freed. */
+HAK_INLINE uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, unsigned *index, uint32_t *count);
+uint64_t hak_slab_word_further(struct hak_slab *slab, struct hak_row *row, unsigned *index);
+void hak_slab_pages_used_claimed(struct hak_slab *slab, uint64_t pages); /* they are resident again */
+void hak_slab_uncount_claimed(struct hak_slab *slab);                    /* its free pages are in use again */
+
+/* Takes in what strangers gave back; returns how many blocks. A block that is free already ends the program. */
+uint32_t hak_slab_collect(struct hak_slab *slab);
+
+/* --- pages --- */
+
+/* The pages without a live block, returned ones among them. Any thread that holds the claim. */
+uint64_t hak_slab_free_pages_claimed(const struct hak_slab *slab);
+
+/* Counts the slab's free pages (as above; ~0 if all are) for the bound and returns them when it is broken.
+ * Gives the bytes returned. */
+size_t hak_slab_account_claimed(struct hak_slab *slab, uint64_t free_pages);
+
+/* One step of the sweep: returns the free pages that were free at the last step already, or all. */
+size_t hak_slab_sweep_claimed(struct hak_slab *slab, bool all);
+
+/* Mail for the slab, or for an earlier life of it, is under way. */
+HAK_INLINE bool hak_slab_mailed(struct hak_slab *slab) {
+    return atomic_load(&slab->mailed) == hak_load_relaxed(&hak_epoch);
+}
+
+/* Misuse that a slab finds (front/misuse.c has the words). */
+extern __attribute__((noreturn)) void (*hak_slab_misuse)(const char *function, const void *block);
+
+HAK_INLINE uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, unsigned *index, uint32_t *count) {
+    unsigned i = slab->cursor;
+    uint64_t all = hak_load_relaxed(&row->word[i]), word = all;
+    if (all == 0 && i < slab->last_word) {
+        slab->cursor = (uint8_t)++i;
+        all = word = hak_load_relaxed(&row->word[i]);
+    }
+    if (i == slab->last_word) word &= hak_class_valid(hak_slab_class(slab), i);
+    if (HAK_UNLIKELY(word == 0)) {
+        word = hak_slab_word_further(slab, row, &i);
+        if (word == 0) return 0;
+        slab->cursor = (uint8_t)i;
+        all = hak_load_relaxed(&row->word[i]);
+    }
+    const struct hak_window_blocks *window = &hak_window_blocks[row->class_index];
+    unsigned first = hak_word_first(word);
+    uint64_t wanted = hak_load_relaxed(&window->mask) << first, taken = word & wanted;
+    uint32_t least = (uint32_t)hak_load_relaxed(&window->count), taken_count = least;
+    if (taken != wanted || first + least > 64) taken_count = hak_word_count(taken);
+    /* cleared before the bin shows them: a thread that vanishes between loses blocks, never doubles them */
+    hak_store_release(&row->word[i], all & ~taken);
+    if (HAK_UNLIKELY(slab->counted_pages)) hak_slab_uncount_claimed(slab);
+    if (HAK_UNLIKELY(slab->returned | slab->cold)) {
+        size_t start = ((size_t)i * 64 + first) * row->block_bytes;
+        size_t end = ((size_t)i * 64 + hak_word_last(taken) + 1) * row->block_bytes - 1;
+        unsigned page = (unsigned)(start >> hak_region.page_shift), last = (unsigned)(end >> hak_region.page_shift);
+        uint64_t pages = hak_word_mask(page, last - page + 1);
+        slab->cold &= ~pages;
+        if (HAK_UNLIKELY(slab->returned & pages)) hak_slab_pages_used_claimed(slab, pages);
+    }
+    uint32_t held = hak_row_out(row);
+    hak_row_arm(row, held + taken_count, held > least ? held : least);
+    *index = i;
+    *count = taken_count;
+    return taken;
+}
+
+#ifdef HAK_DEBUG
+void hak_slab_check(const struct hak_slab *slab);
+#else
+HAK_INLINE void hak_slab_check(const struct hak_slab *slab) { (void)slab; }
+#endif
+
+#endif
