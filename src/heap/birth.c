@@ -1,0 +1,164 @@
+/* birth.c - heaps come and go with threads.
+ *
+ * Owns:      where heaps lie (granules of their own, never given back), and the list of dead heaps.
+ * Threads:   any. The list is a stack whose head holds index, epoch and a tag in one word (no ABA); being in it
+ *            is not enough to own a heap: DEAD -> BUSY by CAS is.
+ * Invariant: a heap that is DEAD is in the list, or its claimer is about to put it there. A list of an older
+ *            epoch is void: fork.c puts those heaps into the child's.
+ * Rejected:  orphan lists of slabs per class: ABA, lists lost with a thread, mail to the wrong heap.
+ */
+#include "heap/heap.h"
+
+#include "memory/purge.h"
+
+#include <string.h>
+
+_Thread_local struct hak_heap *hak_self = (struct hak_heap *)&hak_heap_none;
+const struct hak_heap hak_heap_none;
+struct hak_heap hak_heap_large;
+void (*hak_heap_on_birth)(struct hak_heap *heap);
+
+enum {
+    STRIDE = (sizeof(struct hak_heap) + HAK_LINE - 1) & -HAK_LINE,
+    PER_GRANULE = HAK_GRANULE_BYTES / STRIDE,
+    GRANULES_MAX = 8192, /* some 80,000 threads at a time; beyond it malloc fails in further ones */
+};
+
+static _Atomic(char *) homes[GRANULES_MAX];
+static hak_atomic_u32 heap_count;
+
+static struct hak_heap *heap_at(uint32_t index) {
+    char *home = hak_load_acquire(&homes[index / PER_GRANULE]);
+    return home ? (struct hak_heap *)(void *)(home + index % PER_GRANULE * STRIDE) : NULL;
+}
+
+void hak_heap_each(void (*function)(struct hak_heap *heap, void *context), void *context) {
+    uint32_t count = hak_load_acquire(&heap_count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct hak_heap *heap = heap_at(i);
+        if (heap && hak_load_acquire(&heap->epoch) != 0) function(heap, context);
+    }
+}
+
+/* --- the list of dead heaps: head = index + 1 (24 bits), epoch (8 bits), tag (32 bits) --- */
+
+static HAK_ALIGNED(HAK_LINE) hak_atomic_u64 dead_head;
+
+static uint64_t head_make(uint32_t index_plus_1, uint64_t old) {
+    uint64_t epoch = hak_load_relaxed(&hak_epoch) & 0xff;
+    return (uint64_t)((uint32_t)(old >> 32) + 1) << 32 | epoch << 24 | index_plus_1;
+}
+static uint32_t head_first(uint64_t head) {
+    return (head >> 24 & 0xff) == (hak_load_relaxed(&hak_epoch) & 0xff) ? (uint32_t)head & 0xffffff : 0;
+}
+
+bool hak_heap_dead_any(void) { return head_first(hak_load_relaxed(&dead_head)) != 0; }
+
+static void dead_push(struct hak_heap *heap) {
+    uint64_t head = hak_load_relaxed(&dead_head);
+    do hak_store_relaxed(&heap->next_dead, head_first(head));
+    while (!hak_cas_weak(&dead_head, &head, head_make(heap->index + 1, head)));
+}
+
+static struct hak_heap *dead_pop(void) {
+    uint64_t head = hak_load_acquire(&dead_head);
+    struct hak_heap *heap;
+    do {
+        uint32_t first = head_first(head);
+        if (!first) return NULL;
+        heap = heap_at(first - 1); /* heaps are never unmapped: a stale next_dead is caught by the tag */
+    } while (!hak_cas_weak(&dead_head, &head, head_make(hak_load_relaxed(&heap->next_dead), head)));
+    return heap;
+}
+
+bool hak_heap_dead_claim(struct hak_heap *heap) {
+    if (hak_load_relaxed(&heap->epoch) != hak_load_relaxed(&hak_epoch)) return false; /* fork.c rebuilds it */
+    uint32_t seen = HAK_HEAP_DEAD;
+    return hak_cas(&heap->state, &seen, HAK_HEAP_BUSY);
+}
+
+struct hak_heap *hak_heap_dead_take(void) {
+    enum { ASIDE = 4 };
+    struct hak_heap *aside[ASIDE], *found = NULL;
+    unsigned count = 0;
+    while (count < ASIDE && !found) {
+        struct hak_heap *heap = dead_pop();
+        if (!heap) break;
+        if (hak_heap_dead_claim(heap)) found = heap;
+        else aside[count++] = heap; /* somebody delivers mail to it */
+    }
+    while (count > 0) dead_push(aside[--count]);
+    return found;
+}
+
+static void deliver_late_mail(struct hak_heap *heap) {
+    /* mail that came while the heap was not DEAD found nobody to deliver it */
+    /* a read that writes: a plain load could come before the store of DEAD (test/model, mutant) */
+    while (hak_or(&heap->mail, 0) && hak_heap_dead_claim(heap)) {
+        hak_mail_take(heap);
+        atomic_store(&heap->state, HAK_HEAP_DEAD);
+    }
+}
+
+void hak_heap_dead_unclaim(struct hak_heap *heap) {
+    atomic_store(&heap->state, HAK_HEAP_DEAD); /* seq_cst: pairs with the push and the look at state in mail.c */
+    deliver_late_mail(heap);
+}
+
+void hak_heap_dead_give(struct hak_heap *heap) {
+    atomic_store(&heap->state, HAK_HEAP_DEAD);
+    dead_push(heap);
+    deliver_late_mail(heap);
+}
+
+/* --- birth --- */
+
+static struct hak_heap *heap_new(void) {
+    uint32_t index = hak_load_relaxed(&heap_count);
+    for (;;) {
+        if (index >= (uint32_t)GRANULES_MAX * PER_GRANULE) return NULL;
+        _Atomic(char *) *home = &homes[index / PER_GRANULE];
+        if (!hak_load_acquire(home)) {
+            size_t dirty;
+            size_t granule = hak_span_take(1, 1, &dirty);
+            if (granule == HAK_NO_GRANULE) return NULL;
+            char *address = hak_granule_address(granule), *none = NULL;
+            if (dirty) memset(address, 0, HAK_GRANULE_BYTES);
+            if (!hak_cas(home, &none, address)) hak_span_give(granule, 1, dirty ? HAK_SPAN_DIRTY : HAK_SPAN_AS_IT_WAS);
+        }
+        if (hak_cas_weak(&heap_count, &index, index + 1)) break;
+    }
+    struct hak_heap *heap = heap_at(index);
+    heap->index = index;
+    return heap;
+}
+
+struct hak_heap *hak_heap_birth(void) {
+    hak_fork_child((struct hak_heap *)&hak_heap_none); /* in a child the epoch moves on before anything else */
+    struct hak_heap *heap = hak_heap_dead_any() ? hak_heap_dead_take() : NULL;
+    bool adopted = heap != NULL;
+    if (!heap) heap = heap_new();
+    if (!heap) return NULL;
+    hak_store_relaxed(&heap->state, HAK_HEAP_LIVE);
+    hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch));
+    heap->tick = 0;
+    hak_self = heap;
+    if (adopted) HAK_COUNT(&heap->counters, heap_adopted, 1);
+    else HAK_COUNT(&heap->counters, heap_born, 1);
+    if (hak_heap_on_birth) hak_heap_on_birth(heap);
+    return heap;
+}
+
+/* --- death --- */
+
+void hak_heap_death(struct hak_heap *heap) {
+    hak_fork_check(heap);
+    if (heap->is_survivor) hak_fork_rebuild(heap); /* nobody else can */
+    hak_batch_flush(heap);
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) hak_bin_put_back(heap, c);
+    hak_mail_take(heap);
+    hak_event_pending(heap);
+    HAK_COUNT(&heap->counters, heap_died, 1);
+    hak_self = (struct hak_heap *)&hak_heap_none;
+    hak_heap_dead_give(heap);
+}

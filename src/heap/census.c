@@ -1,0 +1,44 @@
+/* census.c - counting what the process holds, from the bits.
+ *
+ * Threads:   any; exact while no other thread allocates, else each number was true a moment ago. Slabs are
+ *            read under their claim, so that none ends meanwhile.
+ */
+#include "heap/heap.h"
+
+#include <string.h>
+
+static void heap_add(struct hak_heap *heap, void *context) {
+    struct hak_census *census = context;
+    census->heap_count++;
+    census->dead_heap_count += hak_load_relaxed(&heap->state) == HAK_HEAP_DEAD;
+    hak_counters_add(&census->counters, &heap->counters);
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
+        uint64_t in_bin = hak_word_count(__atomic_load_n(&heap->bin[c].word, __ATOMIC_RELAXED));
+        census->handed[c] += __atomic_load_n(&heap->shelf[c].handed, __ATOMIC_RELAXED) - in_bin;
+        census->live[c] -= in_bin;
+    }
+    if (heap->batch.mask && heap->batch.slab) census->live[heap->batch.slab->class_index] -= hak_word_count(heap->batch.mask);
+}
+
+void hak_census_take(struct hak_census *census) {
+    memset(census, 0, sizeof *census);
+    hak_heap_each(heap_add, census);
+    size_t top = hak_load_acquire(&hak_chunk_top);
+    for (size_t number = 0; number < top; number++) {
+        for (uint64_t live = hak_load_acquire(&hak_chunk_at(number)->slabs); live; live &= live - 1) {
+            size_t granule = number * HAK_CHUNK_GRANULES + hak_word_first(live);
+            struct hak_slab *slab = hak_slab_at(granule);
+            if (!hak_slab_claim(slab)) continue;
+            if (hak_slab_live(granule)) {
+                const struct hak_class *class = hak_slab_class(slab);
+                const struct hak_row *row = hak_slab_row(slab);
+                const hak_atomic_u64 *remote = hak_slab_remote(slab);
+                census->slabs[slab->class_index]++;
+                for (unsigned i = 0; i < class->word_count; i++)
+                    census->live[slab->class_index] += hak_word_count(
+                        ~(hak_load_acquire(&remote[i]) | hak_load_acquire(&row->word[i])) & hak_class_valid(class, i));
+            }
+            hak_slab_unclaim(slab);
+        }
+    }
+}

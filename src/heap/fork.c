@@ -1,0 +1,94 @@
+/* fork.c - the first steps of a child.
+ *
+ * The child sees a prefix of every other thread's stores. Bits are the truth; lists, countdowns, mailboxes and
+ * the list of dead heaps are caches. A page that the kernel wipes in children (also after raw clone and _Fork)
+ * says that this is one, on the first slow path or in fork's own handler: the epoch moves on, by which every claim, mailbox, `mailed` and
+ * the list of dead heaps are void. The heap in the surviving thread's hak_self is whole, since that thread was
+ * not in the middle of a visit. All other heaps of the older epoch stay untouched until the survivor rebuilds
+ * them from the bits, before it first asks for a new slab.
+ *
+ * Threads:   the survivor alone rebuilds: it is the only one whose heap is of an older epoch. New threads of
+ *            the child get new heaps meanwhile.
+ * Rejected:  atfork handlers that take locks: they deadlock with stdio's (glibc's tst-malloc-fork-deadlock).
+ */
+#include "heap/heap.h"
+
+void hak_fork_child(struct hak_heap *heap) {
+    uint32_t page = hak_load_acquire(hak_region.fork_page);
+    if (page == 0) {
+        uint32_t next = hak_load_relaxed(&hak_epoch) + 1;
+        hak_cas(hak_region.fork_page, &page, next ? next : 1);
+        page = hak_load_acquire(hak_region.fork_page);
+    }
+    hak_store_release(&hak_epoch, page); /* whoever is first: the same number */
+    if (hak_heap_is_none(heap) || hak_load_relaxed(&heap->epoch) == page) return;
+    hak_store_release(&heap->epoch, page);
+    heap->is_survivor = 1;
+}
+
+static void heap_blank(struct hak_heap *heap, void *survivor) {
+    if (heap == survivor || hak_load_relaxed(&heap->epoch) == hak_load_relaxed(&hak_epoch)) return;
+    hak_store_relaxed(&heap->state, HAK_HEAP_BUSY);
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
+        struct hak_bin *bin = &heap->bin[c];
+        if (bin->word) { /* its blocks are clear in the row, or set already if it was being put back */
+            struct hak_row *row = hak_row_of(hak_granule_at(hak_granule_of(bin->base))->words);
+            size_t block = (size_t)(bin->base - row->start) / row->block_bytes;
+            hak_store_release(&row->word[block / 64], hak_load_relaxed(&row->word[block / 64]) | bin->word);
+            heap->shelf[c].handed -= hak_word_count(bin->word);
+            bin->word = 0;
+        }
+        heap->shelf[c].current = NULL;
+        heap->shelf[c].partial = 0;
+    }
+    heap->pending = 0;
+}
+
+/* A slab of a vanished thread's heap: everything but its bits is made anew. */
+static void slab_rebuild(struct hak_heap *heap, struct hak_slab *slab) {
+    const struct hak_class *class = hak_slab_class(slab);
+    struct hak_row *row = hak_slab_row(slab);
+    slab->next = slab->prev = 0;
+    slab->pending = 0;
+    hak_slab_records_own(slab, heap); /* it may have been changing hands */
+    hak_slab_collect(slab);
+    uint32_t free_count = 0;
+    for (unsigned i = 0; i < class->word_count; i++)
+        free_count += hak_word_count(hak_load_relaxed(&row->word[i]) & hak_class_valid(class, i));
+    uint32_t out = class->capacity - free_count;
+    hak_row_arm(row, out, 0);
+    slab->place = HAK_SLAB_FULL;
+    if (free_count) hak_event(heap, slab); /* to the list, or to its end */
+    else hak_row_arm(row, out, out / 8 ? out / 8 : 1);
+}
+
+static void heap_to_list(struct hak_heap *heap, void *survivor) {
+    if (heap == survivor || hak_load_relaxed(&heap->epoch) == hak_load_relaxed(&hak_epoch)) return;
+    hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch));
+    hak_batch_flush(heap);
+    hak_heap_dead_give(heap);
+}
+
+void hak_fork_rebuild(struct hak_heap *survivor) {
+    survivor->is_survivor = 0;
+    uint32_t epoch = hak_load_relaxed(&hak_epoch);
+    hak_heap_each(heap_blank, survivor);
+    size_t top = hak_load_acquire(&hak_chunk_top);
+    for (size_t number = 0; number < top; number++) {
+        for (uint64_t live = hak_load_acquire(&hak_chunk_at(number)->slabs); live; live &= live - 1) {
+            struct hak_slab *slab = hak_slab_at(number * HAK_CHUNK_GRANULES + hak_word_first(live));
+            struct hak_heap *owner = atomic_load(&slab->owner);
+            if (owner == survivor) { /* mail that was under way to it is void */
+                if (slab->place == HAK_SLAB_NONE || slab->pending) continue;
+                uint32_t count = hak_slab_collect(slab);
+                struct hak_row *row = hak_slab_row(slab);
+                if (count == 0) continue;
+                hak_row_arm(row, hak_row_out(row) - count, 0);
+                hak_event(survivor, slab);
+            } else if (hak_load_relaxed(&owner->epoch) != epoch) {
+                slab_rebuild(owner, slab);
+            }
+        }
+    }
+    hak_heap_each(heap_to_list, survivor);
+}

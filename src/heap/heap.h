@@ -1,0 +1,152 @@
+/* heap.h - a thread's heap: the bins that malloc empties, and what its visits need.
+ *
+ * Owns:      for each class the bin, the current slab and the list of partly free ones; the mailbox.
+ * Borrows:   slabs (slab/slab.h); they stay a heap's own when its thread ends.
+ * Threads:   only the owner, the thread whose hak_self it is, but for the mailbox, `state`, `next_dead` and
+ *            reading counters. A heap without a thread (DEAD) is owned by who made it BUSY.
+ * Invariant: a bin's word and base are those of its class's current slab; blocks in the word are clear in
+ *            that slab's row and counted in its `out`.
+ * Start-up:  a thread that has no heap yet has hak_heap_none, whose bins are all empty: no branch for it.
+ */
+#ifndef HAK_HEAP_HEAP_H
+#define HAK_HEAP_HEAP_H
+
+#include "os/os.h"
+#include "rules/counters.h"
+#include "slab/slab.h"
+
+/* What malloc reads: up to 64 free blocks, as bits, from `base` on. */
+struct hak_bin {
+    uint64_t word;
+    char *base;
+};
+
+enum hak_heap_state { HAK_HEAP_LIVE, HAK_HEAP_DEAD, HAK_HEAP_BUSY };
+
+/* The slow half of a class: where the bin's next word comes from. */
+struct hak_shelf {
+    struct hak_row *current; /* of the slab in use */
+    hak_slab_name partial;  /* slabs with free blocks, doubly linked; the last relisted is first */
+    uint32_t rare;          /* blocks served by the coarser class so far; HAK_RARE_BLOCKS: the class has earned a slab */
+    uint64_t handed;        /* blocks put into the bin since the heap was born */
+};
+
+enum { HAK_RARE_BLOCKS = 32 };
+
+/* Blocks of one word of another heap's slab, to be given back in one go. */
+struct hak_batch {
+    struct hak_slab *slab;
+    uint64_t mask;
+    uint32_t index;
+    uint32_t room; /* blocks until it is flushed */
+};
+
+struct HAK_ALIGNED(HAK_LINE) hak_heap {
+    struct hak_bin bin[HAK_CLASS_COUNT]; /* first: a small size is its bin's offset */
+    uint64_t tick;                       /* hak_os_ticks() at which the next look at the clock is due */
+    hak_atomic_u32 epoch;                /* the process it was last used in, see hak_epoch */
+    uint32_t index;                      /* its name in the list of dead heaps - 1 */
+    hak_slab_name pending;               /* slabs whose events met a claim */
+    uint32_t is_survivor;                /* 1: its thread forked, and vanished threads' heaps wait for it */
+    uint32_t is_short;                   /* 1: all that is free is being given back, because memory is short */
+    struct hak_batch batch;
+    struct hak_shelf shelf[HAK_CLASS_COUNT];
+    struct hak_counters counters;
+    HAK_ALIGNED(HAK_LINE) _Atomic(uintptr_t) mail; /* slabs to which strangers have freed, first | epoch tag */
+    hak_atomic_u32 state;                                  /* enum hak_heap_state */
+    hak_atomic_u32 next_dead;                              /* index + 1 */
+};
+
+/* The library's only thread-local variable. */
+extern _Thread_local struct hak_heap *hak_self __attribute__((tls_model("initial-exec"), visibility("hidden")));
+extern const struct hak_heap hak_heap_none;
+/* The owner of large blocks: no thread's heap. */
+extern struct hak_heap hak_heap_large;
+
+/* Something waits for the next visit: mail, a batch, an event put off, the clock. */
+HAK_INLINE bool hak_heap_chores_wait(struct hak_heap *heap) {
+    return ((uintptr_t)hak_load_relaxed(&heap->mail) | heap->batch.mask | heap->pending) != 0 || hak_os_ticks() >= heap->tick;
+}
+
+HAK_INLINE bool hak_heap_is_none(const struct hak_heap *heap) { return heap == &hak_heap_none; }
+
+/* --- birth and death (heap/birth.c) --- */
+
+/* Gives the calling thread a heap: a dead one or a new one. NULL when memory is short. */
+struct hak_heap *hak_heap_birth(void);
+/* The thread ends: its heap is given up as it is. Runs as a thread-key destructor. */
+void hak_heap_death(struct hak_heap *heap);
+/* Calls a function for each heap there is. */
+void hak_heap_each(void (*function)(struct hak_heap *heap, void *context), void *context);
+
+/* Is there a dead heap to take? */
+bool hak_heap_dead_any(void);
+/* Takes a heap off the list of dead ones, as BUSY; NULL when there is none free. Give it back after. */
+struct hak_heap *hak_heap_dead_take(void);
+/* A BUSY heap goes to the list as DEAD. */
+void hak_heap_dead_give(struct hak_heap *heap);
+/* A heap that stayed in the list while it was BUSY becomes DEAD again; mail that came meanwhile is taken in. */
+void hak_heap_dead_unclaim(struct hak_heap *heap);
+/* Makes a particular dead heap BUSY; false if it is not DEAD now. */
+bool hak_heap_dead_claim(struct hak_heap *heap);
+
+/* front/start.c sets it: registers the thread so that hak_heap_death runs at its end. */
+extern void (*hak_heap_on_birth)(struct hak_heap *heap);
+
+/* --- visits (heap/visit.c) --- */
+
+/* A block of the class (1 to HAK_CLASS_COUNT - 1), its bin being empty; when memory is short what
+ * hak_heap_on_shortage gives, which front/malloc.c sets. */
+extern void *(*hak_heap_on_shortage)(struct hak_heap *heap, unsigned class_index);
+void *hak_visit(struct hak_heap *heap, unsigned class_index);
+
+/* What every slow path may do first: mail, pending events, the batch, a child's first steps, the clock. */
+void hak_visit_chores(struct hak_heap *heap);
+
+/* --- events (heap/event.c) --- */
+
+/* The countdown of a slab of this heap has ended. */
+void hak_event(struct hak_heap *heap, struct hak_slab *slab);
+void hak_event_pending(struct hak_heap *heap);
+
+/* Gives a class's word back to its slab, and lets the slab go to the list it belongs to. */
+void hak_bin_put_back(struct hak_heap *heap, unsigned class_index);
+void hak_list_push(struct hak_heap *heap, struct hak_slab *slab);
+void hak_list_remove(struct hak_heap *heap, struct hak_slab *slab);
+
+/* --- strangers (heap/mail.c) --- */
+
+/* Frees a block of another heap's slab. `self` may be hak_heap_none. */
+void hak_stranger_free(struct hak_heap *self, struct hak_slab *slab, unsigned block);
+void hak_batch_flush(struct hak_heap *self);
+/* Takes in all mail. */
+void hak_mail_take(struct hak_heap *heap);
+
+/* --- the clock (heap/sweep.c) --- */
+
+void hak_sweep_tick(struct hak_heap *heap);
+/* Looks at every slab and span; `all`: returns all free pages, else those that are cold. Gives bytes. */
+size_t hak_sweep_all(bool all);
+/* Gives back whatever this heap and the dead ones can: hak_collect(), malloc_trim(). */
+size_t hak_heap_collect(struct hak_heap *heap);
+
+/* --- fork (heap/fork.c) --- */
+
+/* In a child the fork page reads 0: the epoch moves on at the first slow path. Cheap when nothing happened.
+ * Any thread; `heap` is the calling thread's. */
+void hak_fork_child(struct hak_heap *heap);
+HAK_INLINE void hak_fork_check(struct hak_heap *heap) {
+    if (HAK_UNLIKELY(hak_load_relaxed(hak_region.fork_page) != hak_load_relaxed(&heap->epoch))) hak_fork_child(heap);
+}
+/* The thread that forked makes the heaps of vanished threads usable again, before it asks the kernel for more. */
+void hak_fork_rebuild(struct hak_heap *survivor);
+
+/* What the slabs of the process hold, class by class: for statistics. */
+struct hak_census {
+    uint64_t slabs[HAK_CLASS_COUNT], handed[HAK_CLASS_COUNT], live[HAK_CLASS_COUNT];
+    struct hak_counters counters;
+    uint64_t heap_count, dead_heap_count;
+};
+void hak_census_take(struct hak_census *census);
+
+#endif
