@@ -1,0 +1,127 @@
+/* aligned.c - aligned blocks, stated sizes and alignments, usable size.
+ *
+ * A block is aligned to what divides both its slab's start (64 KiB) and its class's size; a size rounded up to
+ * a multiple of the alignment has such a class, and such a coarser class (test/unit/class.c). So an aligned
+ * block costs its rounded size and no more.
+ */
+#include "front/front.h"
+
+#include "hakmem/hakmem.h"
+#include "memory/outside.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+void *hak_front_aligned(size_t align, size_t bytes) {
+    if (align <= 16) return hak_malloc_inline(bytes, hak_malloc_slow);
+    if (HAK_UNLIKELY(bytes > PTRDIFF_MAX - align)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    size_t rounded = hak_round_up(bytes ? bytes : 1, align);
+    if (rounded <= HAK_SLAB_BLOCK_BYTES_MAX) return hak_malloc_inline(rounded, hak_malloc_slow);
+    bool zeroed;
+    /* a large block starts at a granule; below that, sizes just above a small class need not be rounded */
+    return hak_front_large(bytes > HAK_SLAB_BLOCK_BYTES_MAX ? bytes : rounded, align, &zeroed);
+}
+
+static bool is_power_of_two(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
+
+HAK_EXPORT void *memalign(size_t align, size_t bytes) {
+    if (HAK_UNLIKELY(align > SIZE_MAX / 2 + 1)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    size_t power = 16; /* as glibc: any alignment, rounded up to a power of two */
+    while (power < align) power <<= 1;
+    return hak_front_aligned(power, bytes);
+}
+
+HAK_EXPORT void *aligned_alloc(size_t align, size_t bytes) {
+    if (HAK_UNLIKELY(!is_power_of_two(align))) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return hak_front_aligned(align, bytes);
+}
+
+HAK_EXPORT int posix_memalign(void **result, size_t align, size_t bytes) {
+    if (HAK_UNLIKELY(!is_power_of_two(align) || align % sizeof(void *) != 0)) return EINVAL;
+    int saved = errno;
+    void *block = hak_front_aligned(align, bytes);
+    if (HAK_UNLIKELY(!block)) {
+        errno = saved;
+        return ENOMEM;
+    }
+    *result = block;
+    return 0;
+}
+
+HAK_EXPORT void *valloc(size_t bytes) {
+    hak_front_heap();
+    return hak_front_aligned((size_t)1 << (hak_region.page_shift ? hak_region.page_shift : 12), bytes);
+}
+
+HAK_EXPORT void *pvalloc(size_t bytes) {
+    hak_front_heap();
+    size_t page = (size_t)1 << (hak_region.page_shift ? hak_region.page_shift : 12);
+    if (HAK_UNLIKELY(bytes > PTRDIFF_MAX - page)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return hak_front_aligned(page, bytes ? hak_round_up(bytes, page) : page);
+}
+
+/* --- what the caller states --- */
+
+static void check_size(const char *function, const void *block, size_t stated) {
+    struct hak_found found = hak_find(function, block);
+    if (stated > found.bytes) hak_misuse_size(function, block, found.bytes, stated);
+    if (found.large) { /* exact to the page: realloc and hak_expand keep it so */
+        if (hak_good_size(stated) != found.bytes) hak_misuse_size(function, block, found.bytes, stated);
+        return;
+    }
+    if (stated > found.bytes / 2) return; /* realloc leaves a block in place down to a half */
+    unsigned exact = stated ? hak_class_of(stated) : 1;
+    if (hak_classes[exact].block_bytes != found.bytes && hak_classes[hak_classes[exact].coarse].block_bytes != found.bytes)
+        hak_misuse_size(function, block, found.bytes, stated);
+}
+
+HAK_NOINLINE void hak_free_sized_slow(void *block, size_t bytes) {
+    if (!block) return;
+    check_size("free_sized", block, bytes);
+    hak_free_inline(block);
+}
+
+static void check_aligned(const char *function, const void *block, size_t align, size_t bytes) {
+    if ((uintptr_t)block & (align - 1)) hak_misuse_align(function, block, align);
+    struct hak_found found = hak_find(function, block);
+    if (bytes > found.bytes) hak_misuse_size(function, block, found.bytes, bytes);
+}
+
+void hak_free_aligned(void *block, size_t align, size_t bytes) {
+    if (!block) return;
+    check_aligned("free_aligned_sized", block, align, bytes);
+    hak_free_inline(block);
+}
+
+/* C23; and cfree, which SVID had */
+HAK_EXPORT void free_sized(void *block, size_t bytes);
+HAK_EXPORT void free_aligned_sized(void *block, size_t align, size_t bytes);
+HAK_EXPORT void cfree(void *block);
+
+HAK_EXPORT void free_sized(void *block, size_t bytes) { hak_free_sized_inline(block, bytes); }
+HAK_EXPORT void free_aligned_sized(void *block, size_t align, size_t bytes) { hak_free_aligned(block, align, bytes); }
+HAK_EXPORT void cfree(void *block) { hak_free_inline(block); }
+
+HAK_EXPORT size_t malloc_usable_size(void *block) {
+    return block ? hak_find("malloc_usable_size", block).bytes : 0;
+}
+
+HAK_ALIAS(memalign) extern void *__libc_memalign(size_t align, size_t bytes);
+HAK_ALIAS(valloc) extern void *__libc_valloc(size_t bytes);
+HAK_ALIAS(pvalloc) extern void *__libc_pvalloc(size_t bytes);
+HAK_ALIAS(posix_memalign) extern int __posix_memalign(void **result, size_t align, size_t bytes);
+HAK_ALIAS(cfree) extern void __libc_cfree(void *block);

@@ -1,0 +1,98 @@
+/* api.c - hakmem.h: allocation that knows more, and statistics. */
+#include "hakmem/hakmem.h"
+
+#include "front/front.h"
+#include "memory/outside.h"
+#include "memory/purge.h"
+#include "os/os.h"
+#include "watch/site.h"
+
+#include <string.h>
+
+HAK_EXPORT const char *hak_version(void) { return HAKMEM_VERSION; }
+
+HAK_EXPORT void *hak_alloc_at(size_t bytes, hak_site_t site) {
+    void *block = hak_malloc_inline(bytes, hak_malloc_slow);
+    if (block && site) hak_site_note_alloc(site, hak_find("hak_alloc_at", block).bytes);
+    return block;
+}
+
+HAK_EXPORT void hak_free_at(void *block, hak_site_t site) {
+    if (!block) return;
+    if (site) hak_site_note_free(site, hak_find("hak_free_at", block).bytes);
+    hak_free_inline(block);
+}
+
+HAK_EXPORT struct hak_block hak_alloc_at_least(size_t bytes) {
+    struct hak_block result = { hak_malloc_inline(bytes, hak_malloc_slow), 0 };
+    if (result.ptr) result.bytes = hak_find("hak_alloc_at_least", result.ptr).bytes;
+    return result;
+}
+
+HAK_EXPORT size_t hak_expand(void *block, size_t bytes) {
+    if (!block) return 0;
+    struct hak_found found = hak_find("hak_expand", block);
+    if (bytes <= found.bytes) return found.bytes;
+    if (!found.large || bytes > PTRDIFF_MAX || !hak_large_resize(found.record, bytes)) return 0;
+    return hak_large_usable(found.record);
+}
+
+HAK_EXPORT size_t hak_usable_size(const void *block) { return block ? hak_find("hak_usable_size", block).bytes : 0; }
+
+HAK_EXPORT size_t hak_good_size(size_t bytes) {
+    if (bytes <= HAK_SLAB_BLOCK_BYTES_MAX) return hak_classes[bytes ? hak_class_of(bytes) : 1].block_bytes;
+    size_t page = hak_os_page_bytes();
+    return bytes > PTRDIFF_MAX - page ? bytes : hak_round_up(bytes, page);
+}
+
+HAK_EXPORT size_t hak_collect(void) { return hak_start() ? hak_heap_collect(hak_self) : 0; }
+
+/* --- statistics --- */
+
+static uint64_t positive(int64_t n) { return n > 0 ? (uint64_t)n : 0; }
+
+static void fill_memory(struct hak_stats *stats) {
+    stats->resident_bytes = hak_os_resident_bytes();
+    stats->reserved_bytes = hak_region.mapped_on_demand ? 0 : hak_region.reserved_bytes;
+    stats->committed_bytes = hak_region.mapped_on_demand
+                                 ? hak_load_relaxed(&hak_region.mapped_bytes)
+                                 : hak_load_relaxed(&hak_region.committed_granules) << HAK_GRANULE_SHIFT;
+    stats->free_bytes = positive(hak_load_relaxed(&hak_purge.free_bytes));
+    stats->returned_bytes = hak_load_relaxed(&hak_purge.returned_bytes);
+    stats->retouched_bytes = hak_load_relaxed(&hak_purge.retouched_bytes);
+    stats->large_count = positive(hak_load_relaxed(&hak_large_live_count));
+    stats->large_bytes = positive(hak_load_relaxed(&hak_large_live_bytes));
+}
+
+static void fill_classes(struct hak_stats *stats, const struct hak_census *census) {
+    stats->live_bytes = stats->large_bytes;
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
+        struct hak_class_stats *row = &stats->class_stats[c - 1];
+        uint64_t live = positive((int64_t)census->live[c]);
+        row->block_bytes = hak_classes[c].block_bytes;
+        row->slab_count = (uint32_t)census->slabs[c];
+        row->alloc_count = census->handed[c];
+        row->live_count = live;
+        row->free_count = census->handed[c] - live;
+        stats->live_bytes += live * row->block_bytes;
+    }
+    stats->class_count = HAK_CLASS_COUNT - 1;
+}
+
+HAK_EXPORT void hak_stats_get(struct hak_stats *stats, size_t bytes) {
+    struct hak_stats all;
+    memset(&all, 0, sizeof all);
+    if (hak_start()) {
+        struct hak_census census;
+        hak_census_take(&census);
+        census.counters.n[HAK_C_return_call] = hak_load_relaxed(&hak_purge.return_calls);
+        census.counters.n[HAK_C_return_pages] = hak_load_relaxed(&hak_purge.returned_bytes) >> hak_region.page_shift;
+        fill_memory(&all);
+        fill_classes(&all, &census);
+        all.heap_count = census.heap_count;
+        all.dead_heap_count = census.dead_heap_count;
+        all.counter_count = HAK_COUNTER_COUNT;
+        memcpy(all.counter, census.counters.n, sizeof census.counters.n);
+    }
+    memcpy(stats, &all, bytes < sizeof all ? bytes : sizeof all);
+}

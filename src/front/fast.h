@@ -1,0 +1,124 @@
+/* fast.h - the two fast paths. Every entry point is one line over them; there is no other definition.
+ *
+ * Neither touches the block, calls, locks or knows an option. What is unusual leaves by a tail call: malloc when
+ * the bin's word is empty or the size is above 1 KiB, free when the granule's owner is not this thread's heap,
+ * when no block starts at the address, when the block is free already, or when the slab's countdown ends.
+ * test/laws/fastpath.py counts their instructions in the shipped library; ARCHITECTURE.md has the listing.
+ */
+#ifndef HAK_FRONT_FAST_H
+#define HAK_FRONT_FAST_H
+
+#include "base/attr.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include "memory/window.h"
+#ifdef __cplusplus
+}
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What they read of memory/region.h, slab/slab.h and heap/heap.h, in terms that C++ has too;
+ * front/malloc.c asserts that the layouts agree. */
+struct hak_fast_bin {
+    uint64_t word;
+    char *base;
+};
+struct hak_fast_record {
+    void *owner;
+    uint64_t *words;
+    char *start;
+    uint64_t reciprocal;
+};
+struct hak_fast_row {
+    char *start;
+    void *slab;
+    uint32_t block_bytes, class_index, countdown;
+    int32_t bias;
+};
+extern __thread __attribute__((visibility("hidden"), tls_model("initial-exec"))) struct hak_heap *hak_self;
+
+/* front/malloc.c: everything that is not fast. All keep errno unless they fail. */
+__attribute__((visibility("hidden"))) void *hak_malloc_slow(size_t bytes);
+__attribute__((visibility("hidden"))) void hak_free_slow(void *block);
+__attribute__((visibility("hidden"))) void hak_free_event(void *block);
+/* the size stated by the caller is not the block's class: right, or misuse */
+__attribute__((visibility("hidden"))) void hak_free_sized_slow(void *block, size_t bytes);
+/* front/aligned.c: the caller names alignment and size; both are checked */
+__attribute__((visibility("hidden"))) void hak_free_aligned(void *block, size_t align, size_t bytes);
+
+/* The lowest set bit of a word that is not 0; gcc would extend it from int, one instruction more. */
+HAK_INLINE uint64_t hak_bit_first(uint64_t word) {
+#if defined(__x86_64__)
+    uint64_t first;
+    __asm__("rep bsfq %1, %0" : "=r"(first) : "r"(word) : "cc"); /* tzcnt where there is one */
+    return first;
+#else
+    return (uint64_t)__builtin_ctzll(word);
+#endif
+}
+
+/* Sets bit `index` modulo 64 of a word in a register; whether it was set. One instruction where there is one
+ * (gcc does not find it: four more otherwise). */
+HAK_INLINE bool hak_bit_test_and_set(uint64_t *word, uint64_t index) {
+#if defined(__x86_64__)
+    bool was;
+    __asm__("btsq %2, %0" : "+r"(*word), "=@ccc"(was) : "r"(index));
+    return was;
+#else
+    uint64_t bit = UINT64_C(1) << (index & 63);
+    bool was = (*word & bit) != 0;
+    *word |= bit;
+    return was;
+#endif
+}
+
+HAK_INLINE void *hak_malloc_inline(size_t bytes, void *(*slow)(size_t)) {
+    char *heap = (char *)(void *)hak_self;
+    if (HAK_UNLIKELY(bytes > 1024)) return slow(bytes);
+    size_t rounded = (bytes + 15) & ~(size_t)15;
+    struct hak_fast_bin *bin = (struct hak_fast_bin *)(void *)(heap + rounded);
+    uint64_t word = bin->word;
+    if (HAK_UNLIKELY(word == 0)) return slow(bytes);
+    bin->word = word & (word - 1);
+    return bin->base + hak_bit_first(word) * rounded;
+}
+
+HAK_INLINE void hak_free_leave(void *block, bool stated, size_t bytes) {
+    if (stated) hak_free_sized_slow(block, bytes);
+    else hak_free_slow(block);
+}
+
+/* stated: the caller names a size that the block's class must be made for */
+HAK_INLINE void hak_free_any(void *block, bool stated, size_t bytes) {
+    uintptr_t offset = (uintptr_t)block - hak_window.base;
+    if (HAK_UNLIKELY(offset >= hak_window.bytes)) return hak_free_leave(block, stated, bytes);
+    struct hak_fast_record *record = (struct hak_fast_record *)(hak_window.records - (offset >> 11 & ~(uintptr_t)31));
+    if (HAK_UNLIKELY(__atomic_load_n(&record->owner, __ATOMIC_RELAXED) != (void *)hak_self))
+        return hak_free_leave(block, stated, bytes);
+    unsigned __int128 product = (unsigned __int128)(uint64_t)((char *)block - record->start) * record->reciprocal;
+    uint64_t index = (uint64_t)(product >> 64);
+    if (HAK_UNLIKELY((uint64_t)product >= record->reciprocal)) /* no block starts there */
+        return hak_free_leave(block, stated, bytes);
+    uint64_t *words = record->words;
+    struct hak_fast_row *row = (struct hak_fast_row *)(void *)words - 1;
+    if (stated && HAK_UNLIKELY(row->block_bytes != ((bytes + 15) & ~(size_t)15)))
+        return hak_free_leave(block, stated, bytes);
+    uint64_t word = __atomic_load_n(&words[index >> 6], __ATOMIC_RELAXED);
+    if (HAK_UNLIKELY(hak_bit_test_and_set(&word, index))) return hak_free_leave(block, stated, bytes); /* free already */
+    /* release: a third thread that sees the bit may return the page after the program's last writes to it */
+    __atomic_store_n(&words[index >> 6], word, __ATOMIC_RELEASE);
+    if (HAK_UNLIKELY(--row->countdown == 0)) hak_free_event(block);
+}
+
+HAK_INLINE void hak_free_inline(void *block) { hak_free_any(block, false, 0); }
+HAK_INLINE void hak_free_sized_inline(void *block, size_t bytes) { hak_free_any(block, true, bytes); }
+
+#ifdef __cplusplus
+}
+#endif
+#endif

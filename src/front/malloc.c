@@ -1,0 +1,152 @@
+/* malloc.c - malloc, free and calloc, and where their fast paths leave to.
+ *
+ * Owns:      nothing.
+ * Threads:   any.
+ * Errors:    ENOMEM with NULL; misuse ends the program (front/misuse.c). errno is kept otherwise: the system
+ *            calls below never touch it.
+ */
+#include "front/front.h"
+
+#include "memory/outside.h"
+#include "memory/purge.h"
+#include "os/os.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+HAK_STATIC(sizeof(struct hak_fast_bin) == sizeof(struct hak_bin) && offsetof(struct hak_heap, bin) == 0);
+HAK_STATIC(sizeof(struct hak_fast_record) == sizeof(struct hak_granule));
+HAK_STATIC(offsetof(struct hak_fast_record, reciprocal) == offsetof(struct hak_granule, reciprocal));
+HAK_STATIC(sizeof(struct hak_fast_row) == sizeof(struct hak_row));
+HAK_STATIC(offsetof(struct hak_fast_row, countdown) == offsetof(struct hak_row, countdown));
+
+/* --- malloc --- */
+
+static void *out_of_memory(void) {
+    errno = ENOMEM;
+    return NULL;
+}
+
+void *hak_front_large(size_t bytes, size_t align, bool *zeroed) {
+    struct hak_heap *heap = bytes <= PTRDIFF_MAX ? hak_front_heap() : NULL;
+    if (!heap) return out_of_memory();
+    if (HAK_UNLIKELY(hak_os_ticks() >= heap->tick)) hak_visit_chores(heap);
+    HAK_COUNT(&heap->counters, large_alloc, 1);
+    void *block = hak_large_take(bytes, align, zeroed);
+    if (HAK_LIKELY(block != NULL)) return block;
+    hak_heap_collect(heap);
+    block = hak_large_take(bytes, align, zeroed);
+    if (block) return block;
+    *zeroed = true;
+    block = hak_outside_take(bytes, align);
+    return block ? block : out_of_memory();
+}
+
+void *hak_front_short(struct hak_heap *heap, unsigned class_index) {
+    void *block = NULL;
+    if (!heap->is_short) {
+        heap->is_short = 1;
+        hak_heap_collect(heap);
+        block = heap->bin[class_index].word ? NULL : hak_visit(heap, class_index);
+        heap->is_short = 0;
+        return block ? block : out_of_memory();
+    }
+    return NULL;
+}
+
+static HAK_NOINLINE void *malloc_first(size_t bytes) {
+    struct hak_heap *heap = hak_front_heap();
+    if (!heap) return out_of_memory();
+    return hak_malloc_inline(bytes, hak_malloc_slow); /* the thread key's own allocation may have filled the bin */
+}
+
+static HAK_NOINLINE void *malloc_large(size_t bytes) {
+    bool zeroed;
+    return hak_front_large(bytes, 1, &zeroed);
+}
+
+HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
+    struct hak_heap *heap = hak_self;
+    unsigned class_index = (unsigned)((bytes + 15) >> 4);
+    if (bytes - 1 >= HAK_SMALL_BYTES_MAX) { /* its bin was not looked at yet */
+        if (HAK_UNLIKELY(bytes > HAK_SLAB_BLOCK_BYTES_MAX)) return malloc_large(bytes);
+        class_index = bytes ? hak_class_of(bytes) : 1;
+        struct hak_bin *bin = &heap->bin[class_index];
+        uint64_t word = bin->word;
+        if (HAK_LIKELY(word != 0)) {
+            bin->word = word & (word - 1);
+            return bin->base + hak_word_first(word) * (size_t)hak_classes[class_index].block_bytes;
+        }
+    }
+    if (HAK_UNLIKELY(hak_heap_is_none(heap))) return malloc_first(bytes);
+    return hak_visit(heap, class_index);
+}
+
+HAK_EXPORT void *malloc(size_t bytes) { return hak_malloc_inline(bytes, hak_malloc_slow); }
+
+/* --- free --- */
+
+static HAK_NOINLINE void free_large(struct hak_granule *record, void *block) {
+    struct hak_heap *heap = hak_self;
+    if (HAK_UNLIKELY(record->start != block)) hak_misuse("free", block);
+    if (HAK_LIKELY(!hak_heap_is_none(heap))) HAK_COUNT(&heap->counters, free_large, 1);
+    if (HAK_UNLIKELY(!hak_large_give(record))) hak_misuse("free", block);
+    if (HAK_LIKELY(!hak_heap_is_none(heap)) && HAK_UNLIKELY(hak_os_ticks() >= heap->tick)) hak_visit_chores(heap);
+}
+
+HAK_NOINLINE void hak_free_slow(void *block) {
+    if (!block) return;
+    if (HAK_UNLIKELY(!hak_region_holds(block))) {
+        if (!hak_outside_give(block)) hak_misuse("free", block);
+        return;
+    }
+    struct hak_granule *record = hak_granule_at(hak_granule_of(block));
+    struct hak_heap *owner = hak_load_acquire(&record->owner), *self = hak_self;
+    if (owner == HAK_LARGE) {
+        free_large(record, block);
+        return;
+    }
+    if (HAK_UNLIKELY(owner == NULL || owner == self)) hak_misuse("free", block);
+    unsigned __int128 product = (unsigned __int128)(uint64_t)((char *)block - record->start) * record->reciprocal;
+    struct hak_slab *slab = hak_slab_of(record);
+    if (HAK_UNLIKELY((uint64_t)product >= record->reciprocal || product >> 64 >= hak_slab_class(slab)->capacity))
+        hak_misuse("free", block);
+    if (!hak_heap_is_none(self)) hak_fork_check(self);
+    hak_stranger_free(self, slab, (unsigned)(product >> 64));
+}
+
+HAK_NOINLINE void hak_free_event(void *block) {
+    struct hak_heap *heap = hak_self;
+    hak_fork_check(heap);
+    hak_event(heap, hak_slab_of(hak_granule_at(hak_granule_of(block))));
+}
+
+HAK_EXPORT void free(void *block) { hak_free_inline(block); }
+
+/* --- calloc --- */
+
+static HAK_NOINLINE void *calloc_large(size_t bytes) {
+    bool zeroed;
+    void *block = hak_front_large(bytes, 1, &zeroed);
+    if (!block) return NULL;
+    if (zeroed) {
+        HAK_COUNT(&hak_self->counters, zero_known, 1);
+    } else {
+        hak_large_clear(hak_granule_at(hak_granule_of(block)), bytes);
+    }
+    return block;
+}
+
+HAK_EXPORT void *calloc(size_t count, size_t each) {
+    size_t bytes;
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) return out_of_memory();
+    if (HAK_UNLIKELY(bytes > HAK_SLAB_BLOCK_BYTES_MAX)) return calloc_large(bytes);
+    void *block = hak_malloc_inline(bytes, hak_malloc_slow);
+    return HAK_LIKELY(block != NULL) ? memset(block, 0, bytes) : NULL;
+}
+
+/* glibc's second names, by which some programs reach past an interposed malloc */
+HAK_ALIAS(malloc) extern void *__libc_malloc(size_t bytes);
+HAK_ALIAS(free) extern void __libc_free(void *block);
+HAK_ALIAS(calloc) extern void *__libc_calloc(size_t count, size_t each);

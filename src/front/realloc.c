@@ -1,0 +1,76 @@
+/* realloc.c - realloc and in-place growth.
+ *
+ * A small block stays where it is while its size is at least half used, so that a shrunk block wastes at most
+ * as much as it holds. A large block grows into the granules behind it, else its pages are moved, else copied.
+ */
+#include "front/front.h"
+
+#include "memory/outside.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOVE_BYTES_MIN = 1 << 20 };
+
+static void *copy_to_new(void *block, size_t old_bytes, size_t bytes) {
+    void *fresh = hak_malloc_inline(bytes, hak_malloc_slow);
+    if (!fresh) return NULL; /* the old block stays */
+    memcpy(fresh, block, old_bytes < bytes ? old_bytes : bytes);
+    hak_free_inline(block);
+    return fresh;
+}
+
+static void *resize_large(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
+    struct hak_heap *heap = hak_self;
+    bool counted = !hak_heap_is_none(heap);
+    if (bytes > HAK_SLAB_BLOCK_BYTES_MAX) {
+        if (hak_large_resize(record, bytes)) {
+            if (counted && bytes > old_bytes) HAK_COUNT(&heap->counters, large_grown, 1);
+            return block;
+        }
+        if (old_bytes >= MOVE_BYTES_MIN) {
+            void *moved = hak_large_move(record, bytes);
+            if (moved) {
+                if (counted) HAK_COUNT(&heap->counters, large_moved, 1);
+                return moved;
+            }
+        }
+        if (counted) HAK_COUNT(&heap->counters, large_copied, 1);
+    }
+    return copy_to_new(block, old_bytes, bytes);
+}
+
+void *hak_front_realloc(const char *function, void *block, size_t bytes) {
+    if (!block) return hak_malloc_inline(bytes, hak_malloc_slow);
+    struct hak_found found = hak_find(function, block);
+    if (bytes == 0) { /* as glibc does; C23 leaves it undefined */
+        hak_free_inline(block);
+        return NULL;
+    }
+    if (HAK_UNLIKELY(bytes > PTRDIFF_MAX)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (found.large) return resize_large(found.record, block, found.bytes, bytes);
+    if (bytes <= found.bytes && bytes > found.bytes / 2) return block;
+    if (bytes <= HAK_SLAB_BLOCK_BYTES_MAX && bytes <= found.bytes) {
+        unsigned exact = hak_class_of(bytes); /* a rare class's block is larger than half may explain */
+        if (hak_classes[hak_classes[exact].coarse].block_bytes == found.bytes) return block;
+    }
+    return copy_to_new(block, found.bytes, bytes);
+}
+
+HAK_EXPORT void *realloc(void *block, size_t bytes) { return hak_front_realloc("realloc", block, bytes); }
+
+HAK_EXPORT void *reallocarray(void *block, size_t count, size_t each) {
+    size_t bytes;
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return hak_front_realloc("reallocarray", block, bytes);
+}
+
+HAK_ALIAS(realloc) extern void *__libc_realloc(void *block, size_t bytes);
+HAK_ALIAS(reallocarray) extern void *__libc_reallocarray(void *block, size_t count, size_t each);

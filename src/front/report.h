@@ -1,0 +1,31 @@
+/* report.h - the statistics as text for people and as JSON for programs.
+ *
+ * hak_stats_json() of hakmem.h is made here too. Nothing here allocates; a report is built in 8 KiB of stack.
+ */
+#ifndef HAK_FRONT_REPORT_H
+#define HAK_FRONT_REPORT_H
+
+#include "base/attr.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* At start, after hak_options_load(): keeps a copy of standard error for HAKMEM_STATS and for what
+ * HAKMEM_REPORT may have to say, because many programs (all of coreutils) close theirs before the library's destructor runs. */
+void hak_report_at_start(void);
+
+/* From the library's destructor: what HAKMEM_STATS and HAKMEM_REPORT ask for. Writes each at most once in a
+ * process, however many threads come here; a fork's child, which has a process id of its own, writes its own. */
+void hak_report_at_exit(void);
+
+/* The readable report, to a descriptor, at any time. */
+void hak_report_write(int fd);
+
+/* The line that names a file which cannot be written; for others who write files. */
+void hak_report_failure_say(const char *what, const char *path, int error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

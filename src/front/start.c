@@ -1,0 +1,99 @@
+/* start.c - before the first block, at a thread's end, and at the end of the program.
+ *
+ * The first allocation may come before any constructor has run (the dynamic linker's own), so everything here
+ * happens on demand: hak_malloc_slow() finds a thread without a heap. The constructor does it at the latest,
+ * and starts what may allocate itself.
+ *
+ * Threads:   the first call is made while there is one thread, except after a dlopen.
+ */
+#include "front/front.h"
+
+#include "front/describe.h"
+#include "front/report.h"
+#include "os/os.h"
+#include "rules/options.h"
+#include "watch/crash.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+extern char **environ;
+
+static pthread_key_t key;
+static bool key_made;
+
+static void thread_ends(void *heap) {
+    if (heap == hak_self) hak_heap_death(heap);
+}
+
+/* Once more for each life: a destructor that allocates after ours gets a heap again, and ours is called again. */
+static void thread_begins(struct hak_heap *heap) {
+    int saved = errno;
+    if (key_made) pthread_setspecific(key, heap);
+    errno = saved;
+}
+
+bool hak_start(void) {
+    static hak_atomic_u32 started;
+    if (HAK_LIKELY(hak_load_acquire(&started))) return true;
+    hak_options_load(environ);
+    if (HAK_OPT(word_bytes) != 8192) hak_window_set(HAK_OPT(word_bytes));
+    if (!hak_region_start(HAK_OPT(region_gb))) return false;
+    hak_slab_misuse = hak_misuse;
+    hak_heap_on_birth = thread_begins;
+    hak_heap_on_shortage = hak_front_short;
+    if (!key_made) key_made = pthread_key_create(&key, thread_ends) == 0;
+    hak_store_release(&started, 1);
+    return true;
+}
+
+/* --- the optional thread that returns pages while the program is idle --- */
+
+static void *background(void *unused) {
+    (void)unused;
+    for (;;) {
+        struct timespec pause = { 0, 100 * 1000 * 1000 };
+        nanosleep(&pause, NULL);
+        struct hak_heap *heap = hak_front_heap();
+        if (!heap) continue;
+        heap->tick = 0;
+        hak_visit_chores(heap);
+    }
+    return NULL;
+}
+
+static void background_start(void) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    if (pthread_attr_init(&attributes) != 0) return;
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, 128 << 10);
+    sigset_t all, old;
+    sigfillset(&all); /* the program's signals are the program's */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    pthread_create(&thread, &attributes, background, NULL);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attributes);
+}
+
+/* fork() tells the child before its first own step; raw clone and _Fork leave it to the page that the kernel
+ * wipes, found on the first slow path. Where the kernel does not wipe it, this is the only word. */
+static void child_begins(void) {
+    if (!hak_region.fork_page_wipes) hak_store_relaxed(hak_region.fork_page, 0);
+    hak_fork_child(hak_self);
+}
+
+__attribute__((constructor(101))) static void program_begins(void) {
+    if (!hak_start()) return;
+    hak_report_at_start();
+    if (HAK_OPT(crash_report)) hak_crash_at_start(hak_describe_address);
+    pthread_atfork(NULL, NULL, child_begins);
+    if (HAK_OPT(background)) {
+        background_start();
+        pthread_atfork(NULL, NULL, background_start);
+    }
+}
+
+__attribute__((destructor(101))) static void program_ends(void) { hak_report_at_exit(); }

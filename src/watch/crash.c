@@ -1,0 +1,242 @@
+/* crash.c - the crash report's signal handlers.
+ *
+ * Owns:      the actions that stood before ours, and a signal stack for the main thread.
+ * Borrows:   what is known of an address: a function that the front registers, since watch stands below it.
+ * Threads:   any; a thread that crashes in its report leaves it and goes on to the program's own handling.
+ * Invariant: whatever would have happened without us happens after us: the handler that stood there is called, or
+ *            the default action is restored and the instruction runs into it again, so that a core file shows
+ *            the place.
+ *
+ * Everything in the handler is async-signal-safe: one text on the stack, one write(2).
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "watch/crash.h"
+
+#include "os/os.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <ucontext.h>
+
+/* 64 KiB: a signal frame with every register of today's processors is 3 to 12 KiB, the report's text 4 */
+enum { STACK_BYTES = 64 * 1024, REPORT_BYTES = 4096, NULL_BYTES = 64 * 1024 };
+
+static const int signals[] = { SIGSEGV, SIGBUS, SIGABRT };
+static const char signal_names[][8] = { "SIGSEGV", "SIGBUS", "SIGABRT" };
+enum { SIGNAL_COUNT = 3 };
+
+static struct sigaction before[SIGNAL_COUNT]; /* what stood there when ours were installed */
+static hak_describe_function *describe_address;
+static unsigned reporting_tid; /* the thread that is in a guarded report, 0: none */
+static sigjmp_buf way_back;    /* its */
+static HAK_ALIGNED(16) char stack_bytes[STACK_BYTES];
+
+static unsigned signal_index(int signal) {
+    return signal == SIGSEGV ? 0 : signal == SIGBUS ? 1 : 2;
+}
+
+/* --- what the processor says ----------------------------------------------------------------------- */
+
+#if defined(__x86_64__)
+static const struct {
+    char name[4];
+    int index;
+} registers[] = {
+    { "rax", REG_RAX }, { "rbx", REG_RBX }, { "rcx", REG_RCX }, { "rdx", REG_RDX }, { "rsi", REG_RSI },
+    { "rdi", REG_RDI }, { "rbp", REG_RBP }, { "r8", REG_R8 },   { "r9", REG_R9 },   { "r10", REG_R10 },
+    { "r11", REG_R11 }, { "r12", REG_R12 }, { "r13", REG_R13 }, { "r14", REG_R14 }, { "r15", REG_R15 },
+};
+enum { REGISTER_COUNT = sizeof(registers) / sizeof(registers[0]), PAGE_FAULT = 14, FAULT_WRITE = 2, FAULT_FETCH = 16 };
+
+static uintptr_t register_get(const ucontext_t *context, unsigned i, struct hak_text *name) {
+    hak_text_str(name, registers[i].name);
+    return (uintptr_t)context->uc_mcontext.gregs[registers[i].index];
+}
+
+static uintptr_t instruction_get(const ucontext_t *context) {
+    return (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
+}
+
+static const char *access_name(const ucontext_t *context) {
+    long error = context->uc_mcontext.gregs[REG_ERR];
+    if (context->uc_mcontext.gregs[REG_TRAPNO] != PAGE_FAULT)
+        return "access to";
+    return error & FAULT_FETCH ? "jump to" : error & FAULT_WRITE ? "write to" : "read of";
+}
+
+/* An address that is no address at all (not canonical) is not told by the kernel: it says 0. */
+static bool address_is_known(const siginfo_t *info, const ucontext_t *context) {
+    return info->si_addr || context->uc_mcontext.gregs[REG_TRAPNO] == PAGE_FAULT;
+}
+#elif defined(__aarch64__)
+enum { REGISTER_COUNT = 31 };
+
+static uintptr_t register_get(const ucontext_t *context, unsigned i, struct hak_text *name) {
+    hak_text_format(name, "x%u", i);
+    return (uintptr_t)context->uc_mcontext.regs[i];
+}
+
+static uintptr_t instruction_get(const ucontext_t *context) {
+    return (uintptr_t)context->uc_mcontext.pc;
+}
+
+static const char *access_name(const ucontext_t *context) {
+    (void)context;
+    return "access to";
+}
+
+static bool address_is_known(const siginfo_t *info, const ucontext_t *context) {
+    (void)info, (void)context;
+    return true;
+}
+#endif
+
+/* --- the report ------------------------------------------------------------------------------------ */
+
+static void text_address(struct hak_text *text, uintptr_t address) {
+    size_t used = text->used;
+    if (address < NULL_BYTES)
+        hak_text_str(text, "a NULL pointer, or a field or element of one");
+    else if (!describe_address(address, text) && text->used == used)
+        hak_text_str(text, "not in memory of malloc");
+}
+
+/* A line for each register that points into our memory: often the pointer that led to the bad one. */
+static void text_registers(struct hak_text *text, const ucontext_t *context) {
+    for (unsigned i = 0; i < REGISTER_COUNT; i++) {
+        size_t used = text->used;
+        hak_text_str(text, "hakmem:   ");
+        uintptr_t value = register_get(context, i, text);
+        hak_text_format(text, " = %p: ", (void *)value);
+        if (value < NULL_BYTES || !describe_address(value, text) || text->used + 2 > text->capacity)
+            text->used = used;
+        else
+            hak_text_char(text, '\n');
+    }
+}
+
+static void report(int signal, const siginfo_t *info, const ucontext_t *context) {
+    char bytes[REPORT_BYTES];
+    struct hak_text text = HAK_TEXT(bytes);
+    hak_text_format(&text, "hakmem: %s", signal_names[signal_index(signal)]);
+    if (info->si_code <= 0) { /* a call of kill or raise, so there is no address */
+        if ((unsigned)info->si_pid == hak_os_pid())
+            hak_text_str(&text, " raised by the program itself");
+        else
+            hak_text_format(&text, " sent by process %d", info->si_pid);
+        hak_text_char(&text, '\n');
+    } else {
+        uintptr_t address = (uintptr_t)info->si_addr;
+        if (address_is_known(info, context)) {
+            hak_text_format(&text, ": %s %p by the instruction at %p: ", access_name(context), info->si_addr,
+                            (void *)instruction_get(context));
+            text_address(&text, address);
+        } else {
+            hak_text_format(&text, ": access to no possible address by the instruction at %p",
+                            (void *)instruction_get(context));
+        }
+        hak_text_char(&text, '\n');
+        text_registers(&text, context);
+    }
+    hak_text_end_line(&text);
+    hak_os_write(2, bytes, hak_text_held(&text));
+}
+
+/* --- and then on ----------------------------------------------------------------------------------- */
+
+static void default_restore(int signal, const siginfo_t *info) {
+    struct sigaction action = { .sa_handler = SIG_DFL };
+    sigaction(signal, &action, NULL);
+    /* a fault happens again when the handler returns; what was sent must be sent again, and waits until then */
+    if (info->si_code <= 0)
+        raise(signal);
+}
+
+static void go_on(int signal, siginfo_t *info, void *context) {
+    struct sigaction *action = &before[signal_index(signal)];
+    if (action->sa_flags & SA_SIGINFO) {
+        void (*handler)(int, siginfo_t *, void *) = action->sa_sigaction;
+        if (action->sa_flags & (int)SA_RESETHAND)
+            *action = (struct sigaction){ .sa_handler = SIG_DFL };
+        handler(signal, info, context);
+    } else if (action->sa_handler == SIG_IGN && info->si_code <= 0) {
+        return;
+    } else if (action->sa_handler == SIG_DFL || action->sa_handler == SIG_IGN) {
+        default_restore(signal, info); /* the kernel does not let a fault be ignored either */
+    } else {
+        void (*handler)(int) = action->sa_handler;
+        if (action->sa_flags & (int)SA_RESETHAND)
+            *action = (struct sigaction){ .sa_handler = SIG_DFL };
+        handler(signal);
+    }
+}
+
+/* The report, from which a fault of its own leads back here. When two threads crash at the same moment, the
+ * second one's report has no such way back. */
+static void report_guarded(int signal, const siginfo_t *info, const ucontext_t *context, unsigned tid) {
+    unsigned nobody = 0;
+    /* relaxed: the words are compared with the reader's own thread only, and way_back is read by its writer */
+    bool guarded = __atomic_compare_exchange_n(&reporting_tid, &nobody, tid, false, __ATOMIC_RELAXED,
+                                               __ATOMIC_RELAXED);
+    if (!guarded || sigsetjmp(way_back, 1) == 0)
+        report(signal, info, context);
+    if (guarded)
+        __atomic_store_n(&reporting_tid, 0, __ATOMIC_RELAXED);
+}
+
+/* The signals blocked as the kernel would have them for the handler that stood here. */
+static void mask_of_before(int signal, const ucontext_t *context) {
+    const struct sigaction *action = &before[signal_index(signal)];
+    sigset_t only;
+    sigemptyset(&only);
+    sigaddset(&only, signal);
+    sigprocmask(SIG_SETMASK, &context->uc_sigmask, NULL);
+    sigprocmask(SIG_BLOCK, &action->sa_mask, NULL);
+    if (!(action->sa_flags & (int)SA_NODEFER))
+        sigprocmask(SIG_BLOCK, &only, NULL);
+}
+
+static void on_signal(int signal, siginfo_t *info, void *context) {
+    int error = errno;
+    unsigned tid = hak_os_tid();
+    if (__atomic_load_n(&reporting_tid, __ATOMIC_RELAXED) == tid)
+        siglongjmp(way_back, 1);
+    report_guarded(signal, info, context, tid);
+    mask_of_before(signal, context);
+    errno = error;
+    go_on(signal, info, context);
+    errno = error;
+}
+
+/* --- start ----------------------------------------------------------------------------------------- */
+
+/* The main thread gets a stack to report a stack overflow on, unless it has one. Other threads that want it
+ * have to bring theirs, as for any handler. */
+static void stack_give(void) {
+    stack_t stack;
+    if (sigaltstack(NULL, &stack) == 0 && (stack.ss_flags & SS_DISABLE)) {
+        stack = (stack_t){ .ss_sp = stack_bytes, .ss_size = sizeof(stack_bytes) };
+        sigaltstack(&stack, NULL);
+    }
+}
+
+void hak_crash_at_start(hak_describe_function *describe) {
+    int error = errno;
+    describe_address = describe;
+    stack_give();
+    for (unsigned i = 0; i < SIGNAL_COUNT; i++) {
+        if (sigaction(signals[i], NULL, &before[i]) != 0)
+            continue;
+        struct sigaction action = { .sa_sigaction = on_signal };
+        action.sa_flags = SA_SIGINFO | SA_ONSTACK | (int)SA_NODEFER | (before[i].sa_flags & SA_RESTART);
+        /* nothing comes in between but a fault of the report itself, which leads to on_signal again */
+        sigfillset(&action.sa_mask);
+        for (unsigned j = 0; j < SIGNAL_COUNT; j++)
+            sigdelset(&action.sa_mask, signals[j]);
+        sigaction(signals[i], &action, NULL);
+    }
+    errno = error;
+}
