@@ -89,12 +89,18 @@ static uint64_t unmap_pieces(size_t number, uint64_t mask) {
     return done;
 }
 
-/* The caller has taken the granules of `mask`. Returns which of them went back. */
-static uint64_t return_granules(size_t number, uint64_t mask) {
-    uint64_t done = hak_region.mapped_on_demand ? unmap_pieces(number, mask) : 0;
+/* The whole pieces in which granules of `mask` lie. */
+static uint64_t pieces_around(uint64_t mask) {
+    mask |= mask >> 1;
+    return ((mask | mask >> 2) & hak_word_multiples(4)) * 15;
+}
+
+/* The caller has taken the granules of `mask`, of which `dirty` are to go back. Returns which of them did. */
+static uint64_t return_granules(size_t number, uint64_t mask, uint64_t dirty) {
+    uint64_t done = hak_region.mapped_on_demand ? unmap_pieces(number, mask) & dirty : 0;
     struct hak_range ranges[RANGES];
     size_t count = 0;
-    uint64_t left = mask & ~done;
+    uint64_t left = dirty & ~done;
     for (uint64_t m = left; m;) {
         unsigned first = hak_word_first(m);
         uint64_t gap = ~(m >> first);
@@ -112,12 +118,13 @@ static size_t chunk_return(size_t number, uint64_t wanted) {
     struct hak_chunk *chunk = hak_chunk_at(number);
     uint64_t used = hak_load_relaxed(&chunk->used);
     uint64_t mask;
+    if (hak_region.mapped_on_demand) wanted |= pieces_around(wanted) & hak_load_relaxed(&chunk->mapped);
     do {
         mask = wanted & ~used;
         if (!mask) return 0;
     } while (!hak_cas_weak(&chunk->used, &used, used | mask));
     uint64_t dirty = mask & hak_load_relaxed(&chunk->dirty);
-    uint64_t done = return_granules(number, dirty);
+    uint64_t done = return_granules(number, mask, dirty);
     hak_store_relaxed(&chunk->returned_ms, (uint32_t)hak_os_clock_ms());
     hak_or(&chunk->ever, done);
     hak_and(&chunk->dirty, ~done); /* before used: pairs with the take, which reads dirty after its CAS */
@@ -145,7 +152,9 @@ size_t hak_purge_spans(uint64_t goal_bytes) {
 
 size_t hak_purge_chunk(size_t number, bool all) {
     struct hak_chunk *chunk = hak_chunk_at(number);
-    uint64_t idle = hak_load_relaxed(&chunk->dirty) & ~hak_load_relaxed(&chunk->used);
+    uint64_t idle = hak_load_relaxed(&chunk->dirty);
+    if (hak_region.mapped_on_demand && all) idle |= hak_load_relaxed(&chunk->mapped);
+    idle &= ~hak_load_relaxed(&chunk->used);
     uint64_t wanted = all ? idle : idle & hak_load_relaxed(&chunk->cold);
     size_t bytes = wanted ? chunk_return(number, wanted) : 0;
     hak_store_relaxed(&chunk->cold, idle & ~wanted);

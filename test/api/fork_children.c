@@ -1,0 +1,221 @@
+/* fork_children.c - children of programs with threads allocate and free: fork, _Fork, clone, vfork.
+ *
+ * Owns:    churning threads while a test runs.
+ * Threads: four churn while the main thread forks; a child has only the forking thread, and what the others
+ *          held at that moment is in whatever state it was. No child may hang: each has a deadline.
+ */
+#include "expect.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+
+static atomic_bool churn_stop;
+
+static void *churn(void *argument)
+{
+    struct random_state random = {(uintptr_t)argument};
+    void *blocks[256] = {0};
+    while (!atomic_load_explicit(&churn_stop, memory_order_relaxed)) {
+        size_t i = random_below(&random, 256);
+        free(blocks[i]);
+        blocks[i] = malloc(random_below(&random, random_below(&random, 64) == 0 ? 200000 : 2000));
+    }
+    for (int i = 0; i < 256; i++)
+        free(blocks[i]);
+    return NULL;
+}
+
+static pthread_t churners[4];
+static void churn_begin(void)
+{
+    atomic_store(&churn_stop, false);
+    for (uintptr_t i = 0; i < 4; i++)
+        REQUIRE(pthread_create(&churners[i], NULL, churn, (void *)(i + 1)) == 0);
+}
+static void churn_end(void)
+{
+    atomic_store(&churn_stop, true);
+    for (int i = 0; i < 4; i++)
+        pthread_join(churners[i], NULL);
+}
+
+enum { HELD = 2000 };
+static char *held[HELD];
+static size_t held_bytes(int i)
+{
+    return (size_t)(i % 40) * 61 + 1 + (i % 100 == 0 ? 100000u : 0u);
+}
+static void held_make(void)
+{
+    for (int i = 0; i < HELD; i++) {
+        held[i] = (char *)malloc(held_bytes(i));
+        stamp_fill(held[i], held_bytes(i), (uint64_t)i);
+    }
+}
+static void held_check_and_free(void)
+{
+    for (int i = 0; i < HELD; i++) {
+        EXPECT(stamp_check(held[i], held_bytes(i), held_bytes(i), (uint64_t)i) == SIZE_MAX);
+        free(held[i]);
+    }
+}
+
+/* What a child does: frees the parent's blocks, allocates in all sizes, ends by _exit. */
+static void child_work(void)
+{
+    held_check_and_free();
+    for (size_t size = 1; size < (size_t)2 << 20; size += size / 2 + 1) {
+        char *block = (char *)calloc(1, size);
+        if (block == NULL || block[size - 1] != 0)
+            _exit(2);
+        block = (char *)realloc(block, size * 2);
+        memset(block, 7, size * 2);
+        free(block);
+    }
+    struct random_state random = {(uint64_t)getpid()};
+    static void *blocks[512];
+    for (int i = 0; i < 10000; i++) {
+        size_t k = random_below(&random, 512);
+        free(blocks[k]);
+        blocks[k] = malloc(random_below(&random, 3000));
+    }
+    _exit(expect_failure_count != 0 ? 1 : 0);
+}
+
+static void children_run(pid_t (*make_child)(void), int count, const char *how)
+{
+    held_make();
+    churn_begin();
+    for (int i = 0; i < count; i++) {
+        pid_t child = make_child();
+        if (child == 0)
+            child_work();
+        REQUIRE(child > 0);
+        int status = child_wait(child, 30);
+        EXPECT_SAY(status == 0, "child %d by %s: status %#x (-1: hung)", i, how, (unsigned)status);
+        if (status == -1)
+            break;
+    }
+    churn_end();
+    held_check_and_free();
+}
+
+static pid_t by_clone(void)
+{
+    return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+}
+
+static pid_t by_fork(void) { return fork(); }
+
+static void children_by_fork(void) { children_run(by_fork, 30, "fork"); }
+static void children_by_clone(void) { children_run(by_clone, 30, "clone"); }
+#if __GLIBC_PREREQ(2, 34)
+static pid_t by_underscore_fork(void) { return _Fork(); }
+static void children_by_underscore_fork(void) { children_run(by_underscore_fork, 30, "_Fork"); }
+#endif
+
+/* A child starts threads of its own, forks again, and they go on. */
+static void *allocate_some(void *argument)
+{
+    for (int i = 0; i < 5000; i++)
+        free(malloc((size_t)i % 700));
+    return argument;
+}
+static void children_with_threads_and_grandchildren(void)
+{
+    churn_begin();
+    for (int i = 0; i < 15; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            pthread_t threads[4];
+            for (int k = 0; k < 4; k++)
+                if (pthread_create(&threads[k], NULL, allocate_some, NULL) != 0)
+                    _exit(2);
+            pid_t grandchild = fork();
+            if (grandchild == 0) {
+                allocate_some(NULL);
+                exit(0);
+            }
+            int status = child_wait(grandchild, 20);
+            for (int k = 0; k < 4; k++)
+                pthread_join(threads[k], NULL);
+            exit(status == 0 ? 0 : 3);
+        }
+        int status = child_wait(child, 60);
+        EXPECT_SAY(status == 0, "child %d: status %#x", i, (unsigned)status);
+        if (status == -1)
+            break;
+    }
+    churn_end();
+}
+
+/* Threads fork at the same time, as shells and build tools under load do. */
+static void *fork_many(void *argument)
+{
+    for (int i = 0; i < 40; i++) {
+        void *block = malloc(500);
+        pid_t child = fork();
+        if (child == 0) {
+            free(block);
+            for (int k = 0; k < 500; k++)
+                free(malloc((size_t)k * 11));
+            _exit(0);
+        }
+        int status = child < 0 ? -1 : child_wait(child, 30);
+        EXPECT_SAY(status == 0, "status %#x", (unsigned)status);
+        free(block);
+        if (status == -1)
+            break;
+    }
+    return argument;
+}
+static void fork_storm_from_four_threads_under_load(void)
+{
+    pthread_t threads[4];
+    churn_begin();
+    for (int i = 0; i < 4; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, fork_many, NULL) == 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    churn_end();
+}
+
+static void vfork_and_exec_under_load(void)
+{
+    churn_begin();
+    for (int i = 0; i < 100; i++) {
+        pid_t child = vfork();
+        if (child == 0) {
+            execl("/bin/true", "true", (char *)NULL);
+            _exit(127);
+        }
+        EXPECT(child_wait(child, 30) == 0);
+    }
+    EXPECT(system("exit 3") >> 8 == 3); /* posix_spawn inside */
+    churn_end();
+}
+
+static void handler_prepare(void) { free(malloc(2000)); }
+static void handler_parent(void) { free(malloc(40000)); }
+static void handler_child(void) { free(malloc(300)); }
+static void fork_handlers_allocate(void)
+{
+    REQUIRE(pthread_atfork(handler_prepare, handler_parent, handler_child) == 0);
+    children_run(by_fork, 15, "fork with handlers");
+}
+
+int main(void)
+{
+    RUN(children_by_fork);
+    RUN(children_by_clone);
+#if __GLIBC_PREREQ(2, 34)
+    RUN(children_by_underscore_fork);
+#endif
+    RUN(children_with_threads_and_grandchildren);
+    RUN(fork_storm_from_four_threads_under_load);
+    RUN(vfork_and_exec_under_load);
+    RUN(fork_handlers_allocate);
+    return EXPECT_RESULT();
+}

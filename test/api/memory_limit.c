@@ -1,0 +1,197 @@
+/* memory_limit.c - when address space ends, allocation gives NULL and ENOMEM, and recovers after frees.
+ *
+ * Owns:   children, each under its own RLIMIT_AS.
+ * Method: a child lowers its limit (before or after its first allocation is the library's affair: the
+ *         library has reserved its region by then), takes all there is in one block size, frees, takes again.
+ *         FEATURES: programs run in 64 MiB. That case execs itself, so that start-up is under the limit too.
+ */
+#include "expect.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+
+static void limit_set(size_t bytes)
+{
+    struct rlimit limit = {bytes, bytes};
+    REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+}
+
+/* A list of blocks, each linked by its own first word, so that it needs no memory elsewhere. */
+struct link {
+    struct link *next;
+};
+
+static size_t take_all(struct link **list, size_t size, size_t count_max)
+{
+    size_t count = 0;
+    while (count < count_max) {
+        errno = 0;
+        struct link *block = (struct link *)malloc(size);
+        if (block == NULL) {
+            EXPECT_SAY(errno == ENOMEM, "errno %d", errno);
+            break;
+        }
+        memset(block, 0xa5, size < 4096 ? size : 4096);
+        block->next = *list;
+        *list = block;
+        count++;
+    }
+    return count;
+}
+
+static void free_all(struct link **list)
+{
+    while (*list != NULL) {
+        struct link *next = (*list)->next;
+        free(*list);
+        *list = next;
+    }
+}
+
+static void exhaust_and_recover(size_t size, size_t budget_bytes)
+{
+    struct link *list = NULL;
+    size_t count = take_all(&list, size, SIZE_MAX);
+    EXPECT_SAY(count * size >= budget_bytes / 4, "%zu blocks of %zu in %zu bytes", count, size, budget_bytes);
+    /* Everything else fails cleanly, or succeeds from what is free inside: both without a crash. */
+    errno = 0;
+    EXPECT(malloc(budget_bytes) == NULL && errno == ENOMEM);
+    errno = 0;
+    EXPECT(calloc(budget_bytes / 16, 16) == NULL && errno == ENOMEM);
+    errno = 0;
+    EXPECT(memalign(4096, budget_bytes) == NULL && errno == ENOMEM);
+    void *untouched = NULL;
+    EXPECT(posix_memalign(&untouched, 64, budget_bytes) == ENOMEM && untouched == NULL);
+    if (list != NULL) {
+        errno = 0;
+        EXPECT(realloc(list, budget_bytes) == NULL && errno == ENOMEM);
+    }
+    free_all(&list);
+    size_t again = take_all(&list, size, SIZE_MAX);
+    EXPECT_SAY(again + again / 8 + 8 >= count, "%zu blocks of %zu, then only %zu", count, size, again);
+    free_all(&list);
+    /* Memory freed in one size serves others. */
+    static const size_t others[] = {24, 1000, 20000, 300000};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        size_t bytes = take_all(&list, others[i], budget_bytes / 4 / others[i]) * others[i];
+        EXPECT_SAY(bytes + others[i] >= budget_bytes / 8, "%zu bytes in blocks of %zu after %zu", bytes, others[i], size);
+        free_all(&list);
+    }
+}
+
+static void *exhaust_in_thread(void *unused)
+{
+    for (int i = 0; i < 5; i++) {
+        struct link *list = NULL;
+        take_all(&list, 3000, SIZE_MAX);
+        free_all(&list);
+    }
+    return unused;
+}
+
+static void in_child(void (*work)(size_t), size_t size)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        work(size);
+        _exit(expect_failure_count != 0);
+    }
+    int status = child_wait(child, 60);
+    EXPECT_SAY(status == 0, "status %#x with size %zu", (unsigned)status, size);
+    if (status != 0)
+        expect_failure_count++;
+}
+
+/* What the process has now, plus `bytes`. */
+static size_t address_space_bytes(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    REQUIRE(file != NULL && fscanf(file, "%ld", &pages) == 1);
+    fclose(file);
+    return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void work_under_self_exec(size_t size)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%zu", size);
+    limit_set((size_t)192 << 20);
+    execl("/proc/self/exe", "memory_limit", text, (char *)NULL);
+    _exit(126);
+}
+
+static void every_block_size_ends_in_enomem_and_recovers(void)
+{
+    static const size_t sizes[] = {16, 64, 500, 1024, 3000, 20000, 40000, 300000, 3u << 20, 10u << 20};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        in_child(work_under_self_exec, sizes[i]);
+}
+
+static void work_in_threads(size_t unused)
+{
+    (void)unused;
+    limit_set((size_t)192 << 20);
+    execl("/proc/self/exe", "memory_limit", "threads", (char *)NULL);
+    _exit(126);
+}
+static void threads_that_exhaust_memory_together_recover(void) { in_child(work_in_threads, 0); }
+
+static void work_in_64_mib(size_t unused)
+{
+    (void)unused;
+    limit_set((size_t)64 << 20);
+    execl("/proc/self/exe", "memory_limit", "small", (char *)NULL);
+    _exit(126);
+}
+static void a_program_starts_and_works_in_64_mib(void) { in_child(work_in_64_mib, 0); }
+
+static void work_with_late_limit(size_t size)
+{
+    free(malloc(1));
+    limit_set(address_space_bytes() + ((size_t)64 << 20));
+    struct link *list = NULL;
+    for (int i = 0; i < 3; i++) {
+        take_all(&list, size, ((size_t)1 << 30) / size);
+        free_all(&list);
+    }
+}
+static void a_limit_set_late_is_no_harm(void)
+{
+    static const size_t sizes[] = {100, 5000, 100000, 8u << 20};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        in_child(work_with_late_limit, sizes[i]);
+}
+
+int main(int argument_count, char **arguments)
+{
+    if (argument_count > 1 && strcmp(arguments[1], "threads") == 0) {
+        pthread_t threads[3];
+        pthread_attr_t attributes;
+        pthread_attr_init(&attributes);
+        pthread_attr_setstacksize(&attributes, 256 * 1024);
+        for (int i = 0; i < 3; i++)
+            REQUIRE(pthread_create(&threads[i], &attributes, exhaust_in_thread, NULL) == 0);
+        for (int i = 0; i < 3; i++)
+            pthread_join(threads[i], NULL);
+        exhaust_in_thread(NULL);
+        return EXPECT_RESULT();
+    }
+    if (argument_count > 1 && strcmp(arguments[1], "small") == 0) {
+        struct link *list = NULL;
+        EXPECT(take_all(&list, 1000, 20000) == 20000);
+        free_all(&list);
+        EXPECT(take_all(&list, 100000, 150) == 150);
+        free_all(&list);
+        return EXPECT_RESULT();
+    }
+    if (argument_count > 1) {
+        exhaust_and_recover(strtoul(arguments[1], NULL, 10), (size_t)192 << 20);
+        return EXPECT_RESULT();
+    }
+    RUN(every_block_size_ends_in_enomem_and_recovers);
+    RUN(threads_that_exhaust_memory_together_recover);
+    RUN(a_program_starts_and_works_in_64_mib);
+    RUN(a_limit_set_late_is_no_harm);
+    return EXPECT_RESULT();
+}

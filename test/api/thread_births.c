@@ -1,0 +1,183 @@
+/* thread_births.c - threads that are born and die by the thousand, whatever their first call is.
+ *
+ * Owns:    nothing.
+ * Threads: each test starts its own and joins them (or not: detached ones).
+ */
+#include "expect.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static void *work_a_little(void *argument)
+{
+    struct random_state random = {(uintptr_t)argument};
+    char *blocks[30];
+    size_t sizes[30];
+    for (int i = 0; i < 30; i++) {
+        sizes[i] = random_below(&random, 3000) + 1;
+        blocks[i] = (char *)malloc(sizes[i]);
+        stamp_fill(blocks[i], sizes[i], (uintptr_t)argument + (unsigned)i);
+    }
+    for (int i = 0; i < 30; i++) {
+        EXPECT(stamp_check(blocks[i], sizes[i], sizes[i], (uintptr_t)argument + (unsigned)i) == SIZE_MAX);
+        free(blocks[i]);
+    }
+    return NULL;
+}
+
+static void five_thousand_threads_one_after_the_other(void)
+{
+    for (uintptr_t i = 0; i < 5000; i++) {
+        pthread_t thread;
+        REQUIRE(pthread_create(&thread, NULL, work_a_little, (void *)(i * 100)) == 0);
+        pthread_join(thread, NULL);
+    }
+}
+
+static void two_hundred_at_once_ten_times(void)
+{
+    for (int round = 0; round < 10; round++) {
+        pthread_t threads[200];
+        for (uintptr_t i = 0; i < 200; i++)
+            REQUIRE(pthread_create(&threads[i], NULL, work_a_little, (void *)(i * 100)) == 0);
+        for (int i = 0; i < 200; i++)
+            pthread_join(threads[i], NULL);
+    }
+}
+
+static atomic_int detached_done;
+static void *work_detached(void *argument)
+{
+    work_a_little(argument);
+    atomic_fetch_add(&detached_done, 1);
+    return NULL;
+}
+
+static void detached_threads(void)
+{
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    for (int i = 0; i < 1000; i++) {
+        pthread_t thread;
+        while (pthread_create(&thread, &attributes, work_detached, (void *)(uintptr_t)(i * 100)) != 0)
+            sched_yield();
+    }
+    double end = clock_seconds() + 60;
+    while (atomic_load(&detached_done) < 1000 && clock_seconds() < end)
+        sched_yield();
+    EXPECT(atomic_load(&detached_done) == 1000);
+    pthread_attr_destroy(&attributes);
+}
+
+/* Blocks that outlive their thread, freed by another that is born later. */
+static void *leave_blocks(void *argument)
+{
+    char **blocks = (char **)argument;
+    for (int i = 0; i < 100; i++) {
+        blocks[i] = (char *)malloc((size_t)i * 37 + 1);
+        memset(blocks[i], i, (size_t)i * 37 + 1);
+    }
+    return NULL;
+}
+static void *check_and_free_blocks(void *argument)
+{
+    char **blocks = (char **)argument;
+    for (int i = 0; i < 100; i++) {
+        size_t size = (size_t)i * 37 + 1;
+        EXPECT(blocks[i][0] == (char)i && memcmp(blocks[i], blocks[i] + 1, size - 1) == 0);
+        if (i % 3 == 0)
+            blocks[i] = (char *)realloc(blocks[i], size * 4);
+        free(blocks[i]);
+    }
+    return NULL;
+}
+static void blocks_outlive_their_threads(void)
+{
+    for (int i = 0; i < 1000; i++) {
+        char *blocks[100];
+        pthread_t thread;
+        REQUIRE(pthread_create(&thread, NULL, leave_blocks, blocks) == 0);
+        pthread_join(thread, NULL);
+        REQUIRE(pthread_create(&thread, NULL, check_and_free_blocks, blocks) == 0);
+        pthread_join(thread, NULL);
+    }
+}
+
+/* --- a thread whose first call is not malloc ---------------------------------------------------- */
+
+static void *first_free(void *block) { free(block); return NULL; }
+static void *first_free_null(void *block) { free(NULL); free(block); return NULL; }
+static void *first_realloc(void *block) { return realloc(block, 5000); }
+static void *first_realloc_large(void *block) { return realloc(block, 500000); }
+static void *first_realloc_null(void *block) { free(block); return realloc(NULL, 33); }
+static void *first_shrink(void *block) { return realloc(block, 8); }
+static void *first_usable(void *block) { EXPECT(malloc_usable_size(block) != 0); return block; }
+static void *first_calloc(void *block) { free(block); return calloc(3, 50); }
+static void *first_aligned(void *block) { free(block); return aligned_alloc(4096, 50); }
+static void *first_large(void *block) { free(block); return malloc(1 << 20); }
+static void *first_refused(void *block) { EXPECT(malloc(SIZE_MAX) == NULL); return block; }
+static void *first_trim(void *block) { malloc_trim(0); return block; }
+
+static void the_first_call_of_a_thread_may_be_any(void)
+{
+    static void *(*const firsts[])(void *) = {first_free, first_free_null, first_realloc, first_realloc_large, first_realloc_null,
+                                              first_shrink, first_usable, first_calloc, first_aligned, first_large,
+                                              first_refused, first_trim};
+    static const size_t sizes[] = {0, 16, 100, 1024, 5000, 32768, 100000, 2000000};
+    for (int round = 0; round < 10; round++)
+        for (size_t f = 0; f < sizeof firsts / sizeof *firsts; f++)
+            for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+                pthread_t thread;
+                void *result = NULL;
+                void *block = malloc(sizes[s]);
+                REQUIRE(pthread_create(&thread, NULL, firsts[f], block) == 0);
+                pthread_join(thread, &result);
+                free(result);
+            }
+}
+
+/* Memory that threads leave behind is used again: 3,000 threads of 1 MiB each do not need 3 GB. */
+static void *touch_a_mib(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 16; i++) {
+        void *block = malloc(65000);
+        memset(block, 1, 65000);
+        free(block);
+        block = malloc(600);
+        memset(block, 1, 600);
+        free(block);
+    }
+    return NULL;
+}
+static long resident_kib(void)
+{
+    long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    REQUIRE(file != NULL && fscanf(file, "%ld %ld", &pages, &resident) == 2);
+    fclose(file);
+    return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+static void memory_of_dead_threads_is_used_again(void)
+{
+    long before = resident_kib();
+    for (int i = 0; i < 3000; i++) {
+        pthread_t thread;
+        REQUIRE(pthread_create(&thread, NULL, touch_a_mib, NULL) == 0);
+        pthread_join(thread, NULL);
+    }
+    long after = resident_kib();
+    EXPECT_SAY(after - before < 64 * 1024, "%ld KiB grew to %ld", before, after);
+}
+
+int main(void)
+{
+    RUN(five_thousand_threads_one_after_the_other);
+    RUN(two_hundred_at_once_ten_times);
+    RUN(detached_threads);
+    RUN(blocks_outlive_their_threads);
+    RUN(the_first_call_of_a_thread_may_be_any);
+    RUN(memory_of_dead_threads_is_used_again);
+    return EXPECT_RESULT();
+}

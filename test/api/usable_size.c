@@ -1,0 +1,98 @@
+/* usable_size.c - malloc_usable_size says what may be used: all of it, and no neighbour minds.
+ *
+ * Owns:   nothing.
+ */
+#include "expect.h"
+
+#include <hakmem/hakmem.h>
+
+static void usable_bytes_are_the_blocks_own(void)
+{
+    enum { COUNT = 200 };
+    static char *blocks[COUNT];
+    for (size_t size = 0; size <= 70000; size += size < 1100 ? 7 : 531) {
+        for (int i = 0; i < COUNT; i++) {
+            blocks[i] = (char *)malloc(size);
+            REQUIRE(blocks[i] != NULL);
+            memset(blocks[i], i, malloc_usable_size(blocks[i]));
+        }
+        for (int i = 0; i < COUNT; i++) {
+            size_t usable = malloc_usable_size(blocks[i]);
+            EXPECT_SAY(usable >= size, "%zu usable of %zu", usable, size);
+            EXPECT_SAY(usable == 0 || (blocks[i][0] == (char)i && memcmp(blocks[i], blocks[i] + 1, usable - 1) == 0), "size %zu", size);
+        }
+        for (int i = 0; i < COUNT; i++)
+            free(blocks[i]);
+    }
+}
+
+static void the_answer_stays_the_same(void)
+{
+    for (size_t size = 1; size < (size_t)16 << 20; size = size * 2 + 7) {
+        void *block = malloc(size);
+        size_t usable = malloc_usable_size(block);
+        for (int i = 0; i < 10; i++)
+            EXPECT(malloc_usable_size(block) == usable);
+        EXPECT(hak_usable_size(block) == usable);
+        free(block);
+    }
+    EXPECT(hak_usable_size(NULL) == 0);
+}
+
+static void little_is_wasted(void)
+{
+    /* A rare class is served from the next coarser one, so warm each size up first. */
+    for (size_t size = 1; size <= 32768; size += size < 1024 ? 1 : 100) {
+        void *warm[80];
+        for (int i = 0; i < 80; i++)
+            warm[i] = malloc(size);
+        void *block = malloc(size);
+        size_t usable = malloc_usable_size(block);
+        size_t limit = size <= 1024 ? (size + 15) / 16 * 16 : size + size / 8 + 16;
+        EXPECT_SAY(usable <= limit, "%zu usable of %zu", usable, size);
+        free(block);
+        for (int i = 0; i < 80; i++)
+            free(warm[i]);
+    }
+    for (size_t size = 32769; size <= (size_t)64 << 20; size += size / 3) {
+        void *block = malloc(size);
+        size_t usable = malloc_usable_size(block);
+        EXPECT_SAY(usable < size + 65536, "%zu usable of %zu", usable, size);
+        free(block);
+    }
+}
+
+static void aligned_blocks_say_what_follows_the_address(void)
+{
+    for (size_t alignment = 16; alignment <= (size_t)2 << 20; alignment *= 2)
+        for (size_t size = 1; size < 300000; size = size * 3 + 1) {
+            char *one = (char *)memalign(alignment, size), *two = (char *)memalign(alignment, size);
+            size_t usable = malloc_usable_size(one);
+            EXPECT(usable >= size);
+            memset(one, 1, usable);
+            memset(two, 2, malloc_usable_size(two));
+            EXPECT(one[0] == 1 && memcmp(one, one + 1, usable - 1) == 0);
+            free(one);
+            free(two);
+        }
+}
+
+static void realloc_to_the_usable_size_stays(void)
+{
+    for (size_t size = 1; size < (size_t)4 << 20; size = size * 2 + 3) {
+        void *block = malloc(size);
+        void *same = realloc(block, malloc_usable_size(block));
+        EXPECT_SAY(same == block, "size %zu moved", size);
+        free(same);
+    }
+}
+
+int main(void)
+{
+    RUN(usable_bytes_are_the_blocks_own);
+    RUN(the_answer_stays_the_same);
+    RUN(little_is_wasted);
+    RUN(aligned_blocks_say_what_follows_the_address);
+    RUN(realloc_to_the_usable_size_stays);
+    return EXPECT_RESULT();
+}

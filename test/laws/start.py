@@ -1,0 +1,42 @@
+"""start.py - what the library adds to the start of the smallest program: page faults, and (told, not judged) time.
+
+ctest: serial
+"""
+import os
+import shutil
+import statistics
+import sys
+import time
+
+from _law import breach, finish, options
+
+FAULTS_MAX = 12
+RUNS = 101
+
+
+def start(program, environment):
+    began = time.perf_counter()
+    child = os.posix_spawn(program, [program], environment)
+    _, status, usage = os.wait4(child, 0)
+    seconds = time.perf_counter() - began
+    if status != 0:
+        sys.exit(f"{program}: wait status {status}")
+    return usage.ru_minflt, seconds
+
+
+def main():
+    library = os.path.abspath(os.path.join(options().build, "libhakmem.so"))
+    program = shutil.which("true")
+    plain = {key: value for key, value in os.environ.items()
+             if key != "LD_PRELOAD" and not key.startswith(("HAKMEM_", "LC_", "LANG"))}
+    with_library = dict(plain, LD_PRELOAD=library)
+    pairs = [(start(program, plain), start(program, with_library)) for _ in range(RUNS)]
+    faults = statistics.median(b[0] for _, b in pairs) - statistics.median(a[0] for a, _ in pairs)
+    added_us = (statistics.median(b[1] for _, b in pairs) - statistics.median(a[1] for a, _ in pairs)) * 1e6
+    print(f"added to the start of true: {faults:g} page faults (limit {FAULTS_MAX}), {added_us:.0f} us")
+    if faults > FAULTS_MAX:
+        breach(f"{faults:g} page faults; the limit is {FAULTS_MAX}")
+    finish(f"start, median of {RUNS}")
+
+
+main()

@@ -1,0 +1,13 @@
+/* hak_expand_freed.c - hak_expand of a block that is free already. */
+#include "misuse.h"
+
+int main(void)
+{
+    warm_up(100);
+    void *block = malloc(100);
+    size_t bytes = malloc_usable_size(block);
+    free(hidden(block));
+    expect_double_free("hak_expand", block, bytes);
+    hak_expand(hidden(block), 101);
+    return 0;
+}

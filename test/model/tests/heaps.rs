@@ -1,0 +1,354 @@
+//! Death and birth of heaps, and who may act for a dead one (src/heap/birth.c).
+//!
+//! `owned` stands for all that only the owner of a heap may change: two threads that act as one heap's
+//! owner at once, or one after the other without an order between them, are refused by loom.
+
+use hakmem_model::{prove, refute, RACE};
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{fence, AtomicUsize, Ordering, Ordering::*};
+use loom::thread;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Mutant {
+    Right,
+    NoTag,
+    BirthSkipsState,
+    BirthDropsBusy,
+    HelperLooksThenStores,
+    DeathRelaxed,
+    BirthRelaxed,
+    HelperEntersRelaxed,
+    HelperLeavesRelaxed,
+    PushRelaxed,
+    PopLoadsRelaxed,
+    // Right as well: see the tests.
+    PushedBeforeDead,
+    PushedBackWhileBusy,
+    // Mail for a heap that dies.
+    NoSecondLook,
+    SecondLookIsALoad,
+    SecondLookExchanges,
+    SenderHasNoFence,
+    MailPushedReleaseOnly,
+}
+use Mutant::*;
+
+const LIVE: usize = 0;
+const DEAD: usize = 1;
+const BUSY: usize = 2;
+
+const TAG_ONE: usize = 1 << 32;
+const INDEX_MASK: usize = TAG_ONE - 1;
+
+struct Heap {
+    state: AtomicUsize,
+    /// The next dead heap's index + 1, or 0.
+    next: AtomicUsize,
+    /// The number of mails, in place of a list.
+    mailbox: AtomicUsize,
+    owned: UnsafeCell<usize>,
+}
+
+struct World {
+    heaps: [Heap; 3],
+    head: AtomicUsize,
+    mutant: Mutant,
+}
+
+impl World {
+    /// The heaps of `dead` are on the list, the first one on top; the others are live.
+    fn new(dead: &[usize], mutant: Mutant) -> Arc<World> {
+        let heap = || Heap {
+            state: AtomicUsize::new(LIVE),
+            next: AtomicUsize::new(0),
+            mailbox: AtomicUsize::new(0),
+            owned: UnsafeCell::new(0),
+        };
+        let world = World { heaps: [heap(), heap(), heap()], head: AtomicUsize::new(0), mutant };
+        for &h in dead.iter().rev() {
+            world.heaps[h].state.store(DEAD, Relaxed);
+            world.push(h);
+        }
+        Arc::new(world)
+    }
+
+    /// `order`, but relaxed in this mutant.
+    fn unless(&self, mutant: Mutant, order: Ordering) -> Ordering {
+        if self.mutant == mutant {
+            Relaxed
+        } else {
+            order
+        }
+    }
+
+    fn act_as_owner(&self, h: usize) {
+        self.heaps[h].owned.with_mut(|p| unsafe { *p += 1 });
+    }
+
+    // ---- the list of dead heaps
+
+    fn push(&self, h: usize) {
+        let mut head = self.head.load(Relaxed);
+        loop {
+            self.heaps[h].next.store(head & INDEX_MASK, Relaxed);
+            let new = (head & !INDEX_MASK) | (h + 1);
+            match self.head.compare_exchange(head, new, self.unless(PushRelaxed, Release), Relaxed) {
+                Ok(_) => return,
+                Err(seen) => head = seen,
+            }
+        }
+    }
+
+    fn pop(&self) -> Option<usize> {
+        let order = self.unless(PopLoadsRelaxed, Acquire);
+        let mut head = self.head.load(order);
+        while head & INDEX_MASK != 0 {
+            let h = (head & INDEX_MASK) - 1;
+            let tag = if self.mutant == NoTag { 0 } else { (head & !INDEX_MASK) + TAG_ONE };
+            let new = tag | self.heaps[h].next.load(Relaxed);
+            match self.head.compare_exchange(head, new, order, order) {
+                Ok(_) => return Some(h),
+                Err(seen) => head = seen,
+            }
+        }
+        None
+    }
+
+    // ---- states
+
+    /// DEAD -> `state`. The load stands for a CAS that fails on an old value; loom's never does.
+    fn enter(&self, h: usize, state: usize, order: Ordering) -> bool {
+        self.heaps[h].state.load(Relaxed) == DEAD
+            && self.heaps[h].state.compare_exchange(DEAD, state, order, Relaxed).is_ok()
+    }
+
+    fn death(&self, h: usize) {
+        self.act_as_owner(h);
+        if self.mutant == PushedBeforeDead {
+            self.push(h);
+            self.heaps[h].state.store(DEAD, Release);
+        } else {
+            self.heaps[h].state.store(DEAD, self.unless(DeathRelaxed, Release));
+            self.push(h);
+        }
+    }
+
+    fn birth(&self) -> Option<usize> {
+        let mut aside = Vec::new();
+        let mut born = None;
+        while let Some(h) = self.pop() {
+            if self.mutant == BirthSkipsState {
+                self.heaps[h].state.store(LIVE, Relaxed);
+                born = Some(h);
+                break;
+            }
+            if self.enter(h, BUSY, self.unless(BirthRelaxed, Acquire)) {
+                self.heaps[h].state.store(LIVE, Relaxed);
+                born = Some(h);
+                break;
+            }
+            aside.push(h);
+        }
+        if self.mutant != BirthDropsBusy {
+            aside.into_iter().for_each(|h| self.push(h));
+        }
+        if let Some(h) = born {
+            self.act_as_owner(h);
+        }
+        born
+    }
+
+    /// A stranger collects a dead heap, which stays on the list.
+    fn help(&self, h: usize) {
+        if self.mutant == HelperLooksThenStores {
+            if self.heaps[h].state.load(Acquire) != DEAD {
+                return;
+            }
+            self.heaps[h].state.store(BUSY, Relaxed);
+        } else if !self.enter(h, BUSY, self.unless(HelperEntersRelaxed, Acquire)) {
+            return;
+        }
+        self.act_as_owner(h);
+        self.heaps[h].state.store(DEAD, self.unless(HelperLeavesRelaxed, Release));
+    }
+
+    /// A live heap takes a slab out of a dead one.
+    fn take_slab(&self) {
+        if let Some(h) = self.pop() {
+            if !self.enter(h, BUSY, Acquire) {
+                return self.push(h);
+            }
+            self.act_as_owner(h);
+            if self.mutant == PushedBackWhileBusy {
+                self.push(h);
+                self.heaps[h].state.store(DEAD, Release);
+            } else {
+                self.heaps[h].state.store(DEAD, Release);
+                self.push(h);
+            }
+        }
+    }
+
+    // ---- mail for a heap that dies
+
+    fn collect_mail(&self, h: usize) {
+        self.act_as_owner(h);
+        self.heaps[h].mailbox.swap(0, AcqRel);
+    }
+
+    /// Give up a heap; a mail that came meanwhile is read by somebody.
+    fn leave(&self, h: usize) {
+        let heap = &self.heaps[h];
+        loop {
+            heap.state.store(DEAD, Release);
+            let mail = match self.mutant {
+                NoSecondLook => 0,
+                SecondLookIsALoad => heap.mailbox.load(Acquire),
+                SecondLookExchanges | MailPushedReleaseOnly => heap.mailbox.fetch_or(0, AcqRel),
+                _ => {
+                    fence(SeqCst);
+                    heap.mailbox.load(Relaxed)
+                }
+            };
+            if mail == 0 || !self.enter(h, BUSY, Acquire) {
+                return;
+            }
+            self.collect_mail(h);
+        }
+    }
+
+    fn send_mail(&self, h: usize) {
+        let order = if self.mutant == MailPushedReleaseOnly { Release } else { AcqRel };
+        let before = self.heaps[h].mailbox.fetch_add(1, order);
+        if before != 0 {
+            return; // who filled the empty box helps
+        }
+        if !matches!(self.mutant, SenderHasNoFence | SecondLookExchanges | MailPushedReleaseOnly) {
+            fence(SeqCst);
+        }
+        if self.enter(h, BUSY, Acquire) {
+            self.collect_mail(h);
+            self.leave(h);
+        }
+    }
+
+    // ---- at the end
+
+    /// Every heap is live, or dead and on the list once.
+    fn check(&self) {
+        let mut seen = [0; 3];
+        let mut link = self.head.load(Relaxed) & INDEX_MASK;
+        while link != 0 {
+            seen[link - 1] += 1;
+            assert!(seen[link - 1] == 1, "a dead heap is on the list twice");
+            link = self.heaps[link - 1].next.load(Relaxed);
+        }
+        for (heap, seen) in self.heaps.iter().zip(seen) {
+            let state = heap.state.load(Relaxed);
+            assert!(state != BUSY, "a heap stays busy");
+            assert!(state == LIVE || seen == 1, "a dead heap is lost");
+            assert!(state == DEAD || seen == 0, "a live heap is on the list of dead ones");
+        }
+    }
+}
+
+fn spawn(world: &Arc<World>, run: fn(&World)) -> thread::JoinHandle<()> {
+    let world = world.clone();
+    thread::spawn(move || run(&world))
+}
+
+/// One thread dies, one is born and dies, and a stranger helps one of the heaps.
+fn lives(mutant: Mutant) {
+    let world = World::new(&[1], mutant);
+    let threads = [
+        spawn(&world, |world| world.death(0)),
+        spawn(&world, |world| {
+            if let Some(h) = world.birth() {
+                world.act_as_owner(h);
+            }
+        }),
+    ];
+    world.help(1);
+    world.help(0);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    world.check();
+}
+
+/// One thread is born while another one is born twice and dies once: the stack's old top comes back.
+fn old_top_comes_back(mutant: Mutant) {
+    let world = World::new(&[0, 1, 2], mutant);
+    let thread = spawn(&world, |world| {
+        world.birth();
+    });
+    let first = world.birth();
+    let _second = world.birth();
+    if let Some(h) = first {
+        world.death(h);
+    }
+    thread.join().unwrap();
+    world.check();
+}
+
+/// A live heap takes slabs from dead ones, while others are born and help.
+fn slabs_are_taken(mutant: Mutant) {
+    let world = World::new(&[0, 1], mutant);
+    let threads = [
+        spawn(&world, |world| world.take_slab()),
+        spawn(&world, |world| {
+            world.birth();
+        }),
+    ];
+    world.help(0);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    world.check();
+}
+
+/// Strangers mail a heap while its thread ends: in the end no mail lies in a dead heap.
+fn mail_for_the_dying(mutant: Mutant) {
+    let world = World::new(&[], mutant);
+    let threads =
+        [spawn(&world, |world| world.send_mail(0)), spawn(&world, |world| world.send_mail(0))];
+    world.collect_mail(0);
+    world.leave(0);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(world.heaps[0].state.load(Relaxed), DEAD);
+    assert_eq!(world.heaps[0].mailbox.load(Relaxed), 0, "a mail lies in a dead heap");
+}
+
+#[test]
+fn a_heap_has_one_owner_and_no_dead_heap_is_lost() {
+    prove("heaps: a death, a birth, a helper", Some(3), || lives(Right));
+    prove("heaps: the old top comes back", None, || old_top_comes_back(Right));
+    prove("heaps: slabs are taken", Some(3), || slabs_are_taken(Right));
+}
+
+#[test]
+fn state_and_list_may_change_in_either_order() {
+    prove("heaps: pushed before it is dead", Some(3), || lives(PushedBeforeDead));
+    prove("heaps: pushed back while busy", Some(3), || slabs_are_taken(PushedBackWhileBusy));
+}
+
+#[test]
+fn no_mail_lies_in_a_dead_heap() {
+    prove("heaps: mail for the dying", Some(3), || mail_for_the_dying(Right));
+    prove("heaps: mail for the dying, exchange", Some(3), || mail_for_the_dying(SecondLookExchanges));
+}
+
+#[test]
+fn mutants_are_refuted() {
+    refute("heaps: no tag", "a live heap is on the list", || old_top_comes_back(NoTag));
+    refute("heaps: birth does not ask the state", RACE, || lives(BirthSkipsState));
+    refute("heaps: birth forgets a busy heap", "lost", || lives(BirthDropsBusy));
+    refute("heaps: the helper looks, then stores", RACE, || lives(HelperLooksThenStores));
+    refute("heaps: death is relaxed", RACE, || lives(DeathRelaxed));
+    refute("heaps: birth is relaxed", RACE, || lives(BirthRelaxed));
+    refute("heaps: the helper enters relaxed", RACE, || lives(HelperEntersRelaxed));
+    refute("heaps: the helper leaves relaxed", RACE, || lives(HelperLeavesRelaxed));
+    refute("heaps: the push is relaxed", "lost", || lives(PushRelaxed));
+    refute("heaps: the pop is relaxed", "lost", || lives(PopLoadsRelaxed));
+    refute("heaps: no second look for mail", "lies in", || mail_for_the_dying(NoSecondLook));
+    refute("heaps: the second look is a load", "lies in", || mail_for_the_dying(SecondLookIsALoad));
+    refute("heaps: the sender has no fence", "lies in", || mail_for_the_dying(SenderHasNoFence));
+    refute("heaps: mail is pushed without acquire", "lies in", || mail_for_the_dying(MailPushedReleaseOnly));
+}
