@@ -16,7 +16,7 @@
 
 void *hak_front_aligned(size_t align, size_t bytes) {
     if (align <= 16) return hak_malloc_inline(bytes, hak_malloc_slow);
-    if (HAK_UNLIKELY(bytes > PTRDIFF_MAX - align)) {
+    if (HAK_UNLIKELY(align > PTRDIFF_MAX || bytes > PTRDIFF_MAX - align)) {
         errno = ENOMEM;
         return NULL;
     }

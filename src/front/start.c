@@ -35,17 +35,33 @@ static void thread_begins(struct hak_heap *heap) {
     errno = saved;
 }
 
+static void options_read(void) {
+    static hak_atomic_u32 read;
+    if (hak_load_relaxed(&read)) return;
+    hak_store_relaxed(&read, 1);
+    hak_options_load(environ);
+}
+
+/* fork() tells the child before its first own step; raw clone and _Fork leave it to the page that the kernel
+ * wipes, found on the first slow path. Where the kernel does not wipe it, this is the only word. */
+static void child_begins(void) {
+    if (!hak_region.fork_page_wipes) hak_store_relaxed(hak_region.fork_page, 0);
+    hak_fork_child(hak_self);
+}
+
 bool hak_start(void) {
     static hak_atomic_u32 started;
     if (HAK_LIKELY(hak_load_acquire(&started))) return true;
-    hak_options_load(environ);
+    options_read();
     if (HAK_OPT(word_bytes) != 8192) hak_window_set(HAK_OPT(word_bytes));
     if (!hak_region_start(HAK_OPT(region_gb))) return false;
     hak_slab_misuse = hak_misuse;
     hak_heap_on_birth = thread_begins;
     hak_heap_on_shortage = hak_front_short;
-    if (!key_made) key_made = pthread_key_create(&key, thread_ends) == 0;
-    hak_store_release(&started, 1);
+    uint32_t nobody = 0;
+    if (!hak_cas(&started, &nobody, 1)) return true;
+    key_made = pthread_key_create(&key, thread_ends) == 0;
+    pthread_atfork(NULL, NULL, child_begins); /* may allocate: all is ready */
     return true;
 }
 
@@ -78,19 +94,12 @@ static void background_start(void) {
     pthread_attr_destroy(&attributes);
 }
 
-/* fork() tells the child before its first own step; raw clone and _Fork leave it to the page that the kernel
- * wipes, found on the first slow path. Where the kernel does not wipe it, this is the only word. */
-static void child_begins(void) {
-    if (!hak_region.fork_page_wipes) hak_store_relaxed(hak_region.fork_page, 0);
-    hak_fork_child(hak_self);
-}
-
+/* Only what was asked for: a program that never allocates pays for nothing else. */
 __attribute__((constructor(101))) static void program_begins(void) {
-    if (!hak_start()) return;
-    hak_report_at_start();
+    options_read();
+    if (HAK_OPT(stats) || hak_options.report[0]) hak_report_at_start();
     if (HAK_OPT(crash_report)) hak_crash_at_start(hak_describe_address);
-    pthread_atfork(NULL, NULL, child_begins);
-    if (HAK_OPT(background)) {
+    if (HAK_OPT(background) && hak_start()) {
         background_start();
         pthread_atfork(NULL, NULL, background_start);
     }

@@ -47,7 +47,7 @@ static void finish(struct hak_heap *heap, struct hak_slab *slab) {
     }
     HAK_COUNT(&heap->counters, slab_released, 1);
     hak_slab_release_claimed(slab);
-    hak_purge_enforce();
+    if (HAK_UNLIKELY(hak_purge_over(0))) hak_sweep_excess();
 }
 
 void hak_event_pending(struct hak_heap *heap) {
@@ -93,17 +93,27 @@ void hak_bin_put_back(struct hak_heap *heap, unsigned class_index) {
 
 static void event_current(struct hak_heap *heap, struct hak_slab *slab, struct hak_row *row, uint32_t out) {
     uint32_t held = out - hak_word_count(heap->bin[slab->class_index].word);
-    uint32_t window = (uint32_t)hak_load_relaxed(&hak_window_blocks[slab->class_index].count);
-    hak_row_arm(row, out, held > window ? held : window);
+    uint32_t window = hak_load_relaxed(&hak_window_blocks[slab->class_index]);
+    uint32_t countdown = held > window ? held : window;
+    if (held > 0 && held < window && !slab->exact) { /* once a take: the last block's free is not to be missed */
+        slab->exact = 1;
+        countdown = held;
+    }
+    hak_row_arm(row, out, countdown);
     slab->cursor = 0; /* the lowest words again: they are warm, and the slab's end stays untouched */
     if (held != 0) return;
-    size_t slab_bytes = (size_t)hak_slab_class(slab)->granules << HAK_GRANULE_SHIFT;
-    if (HAK_UNLIKELY(hak_purge_over((int64_t)slab_bytes)) && slab->returned != hak_slab_pages(hak_slab_class(slab))) {
-        hak_bin_put_back(heap, slab->class_index);
-    } else if (hak_slab_claim(slab)) {
-        hak_slab_account_claimed(slab, ~UINT64_C(0));
-        hak_slab_unclaim(slab);
+    if (!hak_slab_claim(slab)) return;
+    uint64_t all = hak_slab_pages(hak_slab_class(slab)), word_pages = 0;
+    struct hak_bin *bin = &heap->bin[slab->class_index];
+    if (bin->word) { /* blocks of the bin may be written to at any time: their pages stay */
+        size_t start = (size_t)(bin->base - row->start), end = start + 64 * (size_t)row->block_bytes - 1;
+        unsigned shift = hak_region.page_shift, first = (unsigned)(start >> shift), last = (unsigned)(end >> shift);
+        word_pages = ~UINT64_C(0) << first & (last >= 63 ? ~UINT64_C(0) : hak_word_mask(0, last + 1));
     }
+    bool touched = slab->returned != all;
+    hak_slab_account_claimed(slab, all & ~word_pages);
+    hak_slab_unclaim(slab);
+    if (touched && HAK_UNLIKELY(hak_purge_near(0))) hak_bin_put_back(heap, slab->class_index);
 }
 
 static void event_partial(struct hak_heap *heap, struct hak_slab *slab, struct hak_row *row, uint32_t out) {

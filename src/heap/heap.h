@@ -127,6 +127,8 @@ void hak_mail_take(struct hak_heap *heap);
 void hak_sweep_tick(struct hak_heap *heap);
 /* Looks at every slab and span; `all`: returns all free pages, else those that are cold. Gives bytes. */
 size_t hak_sweep_all(bool all);
+/* Free memory broke its bound: returns spans, and if that is not enough pages that slabs have counted. */
+void hak_sweep_excess(void);
 /* Gives back whatever this heap and the dead ones can: hak_collect(), malloc_trim(). */
 size_t hak_heap_collect(struct hak_heap *heap);
 

@@ -35,9 +35,15 @@ static void dead_deliver(struct hak_heap *owner) {
 
 static void notify(struct hak_heap *self, struct hak_slab *slab) {
     uint32_t epoch = hak_load_relaxed(&hak_epoch);
-    /* seq_cst both: pairs with slab_make(), which writes owner and then reads mailed */
-    if (atomic_exchange(&slab->mailed, epoch) == epoch) return;
-    struct hak_heap *owner = atomic_load(&slab->owner);
+    struct hak_heap *owner;
+    for (;;) {
+        /* seq_cst both: pairs with slab_make(), which writes owner and then reads mailed */
+        if (atomic_exchange(&slab->mailed, epoch) == epoch) return;
+        owner = atomic_load(&slab->owner);
+        if (HAK_LIKELY(owner != NULL)) break;
+        atomic_store(&slab->mailed, 0); /* the slab ended and its chunk's metadata went back: nobody to tell, */
+        if (!atomic_load(&slab->owner)) return; /* unless a new one is being cut just now */
+    }
     if (!hak_heap_is_none(self)) HAK_COUNT(&self->counters, mail_sent, 1);
     if (box_push(owner, slab)) dead_deliver(owner);
 }
@@ -120,8 +126,9 @@ void hak_mail_take(struct hak_heap *heap) {
             HAK_COUNT(&heap->counters, mail_forwarded, 1);
             if (box_push(owner, slab)) dead_deliver(owner);
         } else {
-            atomic_exchange(&slab->mailed, 0); /* first: a stranger from here on notifies anew */
-            if (slab->place != HAK_SLAB_NONE) {
+            bool live = slab->place != HAK_SLAB_NONE; /* before: then another heap may cut a slab here (test/model) */
+            atomic_exchange(&slab->mailed, 0);        /* before the words: a stranger from here on notifies anew */
+            if (live) {
                 uint32_t count = hak_slab_collect(slab);
                 if (count) collected(heap, slab, count);
             }

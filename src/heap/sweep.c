@@ -60,6 +60,25 @@ size_t hak_sweep_all(bool all) {
     return bytes;
 }
 
+void hak_sweep_excess(void) {
+    enum { CHUNKS_AT_ONCE = 8 };
+    static hak_atomic_u64 excess_hand;
+    hak_purge_excess();
+    size_t top = hak_load_acquire(&hak_chunk_top);
+    uint64_t at = hak_add(&excess_hand, CHUNKS_AT_ONCE);
+    for (unsigned i = 0; i < CHUNKS_AT_ONCE && i < top && hak_purge_over(0); i++) {
+        size_t number = (at + i) % top;
+        for (uint64_t live = hak_load_acquire(&hak_chunk_at(number)->slabs); live; live &= live - 1) {
+            size_t granule = number * HAK_CHUNK_GRANULES + hak_word_first(live);
+            struct hak_slab *slab = hak_slab_at(granule);
+            /* a look without the claim: who is wrong about it takes the claim for nothing, or passes by */
+            if (!__atomic_load_n(&slab->counted_pages, __ATOMIC_RELAXED) || !hak_slab_claim(slab)) continue;
+            if (hak_slab_live(granule)) hak_slab_sweep_claimed(slab, true);
+            hak_slab_unclaim(slab);
+        }
+    }
+}
+
 static void empty_bins(struct hak_heap *heap) {
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) hak_bin_put_back(heap, c);
     hak_mail_take(heap);

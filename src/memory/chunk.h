@@ -21,6 +21,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_chunk {
     hak_atomic_u64 ever;   /* granules that were returned once: touching them again is counted */
     hak_atomic_u32 meta_ready;
     hak_atomic_u32 returned_ms; /* when pages of it were last returned */
+    hak_atomic_u32 rows_used;   /* its metadata may be resident */
 };
 HAK_STATIC(sizeof(struct hak_chunk) == HAK_LINE);
 

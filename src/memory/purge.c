@@ -29,6 +29,11 @@ bool hak_purge_over(int64_t more_bytes) {
     return positive(free_bytes) > hak_purge_bound();
 }
 
+bool hak_purge_near(int64_t more_bytes) {
+    int64_t free_bytes = hak_load_relaxed(&hak_purge.free_bytes) + more_bytes;
+    return positive(free_bytes) > hak_purge_bound() / 2;
+}
+
 void hak_purge_note_retouch(uint64_t bytes, uint32_t returned_ms) {
     hak_add(&hak_purge.retouched_bytes, bytes);
     if ((uint32_t)hak_os_clock_ms() - returned_ms < RETOUCH_MS) hak_add(&hak_purge.judged_retouched_bytes, bytes);
@@ -114,6 +119,20 @@ static uint64_t return_granules(size_t number, uint64_t mask, uint64_t dirty) {
     return done;
 }
 
+void (*hak_purge_on_empty_chunk)(size_t number);
+
+/* A chunk without a used granule needs no metadata; slab/lines.c knows how to give it up. */
+static void meta_return(size_t number) {
+    struct hak_chunk *chunk = hak_chunk_at(number);
+    uint64_t none = 0;
+    if (!hak_load_relaxed(&chunk->rows_used) || hak_load_relaxed(&chunk->used) != 0) return;
+    if (!hak_cas(&chunk->used, &none, ~UINT64_C(0))) return;
+    hak_store_relaxed(&chunk->rows_used, 0);
+    hak_purge_on_empty_chunk(number);
+    hak_and(&chunk->used, 0);
+    hak_span_hint(number);
+}
+
 static size_t chunk_return(size_t number, uint64_t wanted) {
     struct hak_chunk *chunk = hak_chunk_at(number);
     uint64_t used = hak_load_relaxed(&chunk->used);
@@ -132,6 +151,7 @@ static size_t chunk_return(size_t number, uint64_t wanted) {
     hak_span_hint(number);
     size_t bytes = (size_t)hak_word_count(done) << HAK_GRANULE_SHIFT;
     hak_free_note(-(int64_t)bytes, 0);
+    if (hak_load_relaxed(&chunk->dirty) == 0) meta_return(number);
     return bytes;
 }
 
@@ -164,5 +184,5 @@ size_t hak_purge_chunk(size_t number, bool all) {
 
 void hak_purge_excess(void) {
     keep_judge();
-    hak_purge_spans(hak_purge_bound());
+    hak_purge_spans(hak_purge_bound() / 2);
 }

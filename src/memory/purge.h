@@ -34,11 +34,17 @@ uint64_t hak_purge_bound(void);
 /* Would `more_bytes` of free memory on top of what there is break the bound? */
 bool hak_purge_over(int64_t more_bytes);
 
+/* Would it come to more than half of the bound? Then what is free is better where any class can have it. */
+bool hak_purge_near(int64_t more_bytes);
+
 /* Pages that had been returned at `returned_ms` are used again. */
 void hak_purge_note_retouch(uint64_t bytes, uint32_t returned_ms);
 
 /* Gives the ranges back and counts them; true when all went. */
 bool hak_purge_return(const struct hak_range *ranges, size_t count);
+
+/* The slab layer's: all granules of the chunk are the caller's, and no slab is in it. */
+extern void (*hak_purge_on_empty_chunk)(size_t number);
 
 /* Returns free dirty granules, the highest addresses first, until at most `goal_bytes` of free memory are
  * resident or none are left. The result is in bytes. */
@@ -47,7 +53,7 @@ size_t hak_purge_spans(uint64_t goal_bytes);
 /* One chunk's free dirty granules: all of them, or those that already were at the last call. */
 size_t hak_purge_chunk(size_t number, bool all);
 
-/* After a free that made free memory: enforces the bound. */
+/* After a free that made free memory: enforces the bound, down to its half so that it is rarely enforced. */
 void hak_purge_excess(void);
 HAK_INLINE void hak_purge_enforce(void) {
     if (HAK_UNLIKELY(hak_purge_over(0))) hak_purge_excess();

@@ -1,8 +1,6 @@
 /* class.c - the table of size classes, made by the preprocessor so that start-up has nothing to compute. */
 #include "slab/class.h"
 
-#include "base/word.h"
-
 /* 64 KiB for blocks up to 256 bytes, 256 KiB above: at least 8 blocks, at most 4,096; a 1 KiB slab of 64 blocks
  * spent more on its birth and end than on its blocks (docs/experiments.md) */
 #define GRANULES(bytes)   ((bytes) <= 256 ? 1 : 4)
@@ -31,19 +29,14 @@ const struct hak_class hak_classes[HAK_CLASS_COUNT] = {
 #define FIT(w, bytes) ((w) / (bytes) > 64 ? 64 : (w) / (bytes) < LEAST(bytes) ? LEAST(bytes) : (w) / (bytes))
 #undef SMALL
 #undef MID
-#define MASK(n)   { ~UINT64_C(0) >> (64 - (n)), n }
-#define SMALL(c)  [c] = MASK(FIT(8192, (c) * 16))
-#define MID(d, k) [FIRST(d) + (k)] = MASK(FIT(8192, (128 << (d)) * (9 + (k))))
+#define SMALL(c)  [c] = FIT(8192, (c) * 16)
+#define MID(d, k) [FIRST(d) + (k)] = FIT(8192, (128 << (d)) * (9 + (k)))
 
-struct hak_window_blocks hak_window_blocks[HAK_CLASS_COUNT] = {
+hak_atomic_u32 hak_window_blocks[HAK_CLASS_COUNT] = {
     SMALL16(1), SMALL16(17), SMALL16(33), SMALL16(49), MID8(0), MID8(1), MID8(2), MID8(3), MID8(4),
 };
 
 void hak_window_set(size_t word_bytes) {
-    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
-        unsigned count = (unsigned)FIT(word_bytes, hak_classes[c].block_bytes);
-        /* a thread may read the one before and the other after: both are only bounds */
-        hak_store_relaxed(&hak_window_blocks[c].count, count);
-        hak_store_relaxed(&hak_window_blocks[c].mask, hak_word_mask(0, count));
-    }
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++)
+        hak_store_relaxed(&hak_window_blocks[c], (uint32_t)FIT(word_bytes, hak_classes[c].block_bytes));
 }

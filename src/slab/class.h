@@ -30,12 +30,8 @@ HAK_STATIC(sizeof(struct hak_class) <= 24);
 
 extern const struct hak_class hak_classes[HAK_CLASS_COUNT];
 
-/* How many blocks of a class a heap takes at a time, as that many low bits; see hak_window_set(). */
-struct hak_window_blocks {
-    hak_atomic_u64 mask;
-    hak_atomic_u64 count;
-};
-extern struct hak_window_blocks hak_window_blocks[HAK_CLASS_COUNT];
+/* How many blocks of a class a heap takes at a time, 1 to 64; see hak_window_set(). */
+extern hak_atomic_u32 hak_window_blocks[HAK_CLASS_COUNT];
 
 /* Option word_bytes: at least 4 blocks up to 8 KiB blocks, 2 up to 16 KiB, else 1; at most 64. */
 void hak_window_set(size_t word_bytes);

@@ -41,7 +41,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->remote_line = (uint16_t)remote_line;
     slab->class_index = (uint8_t)class_index;
     slab->place = HAK_SLAB_CURRENT;
-    slab->cursor = slab->pending = 0;
+    slab->cursor = slab->pending = slab->exact = 0;
     slab->last_word = (uint8_t)(class->word_count - 1);
     slab->next = slab->prev = 0;
     slab->returned = dirty ? 0 : hak_slab_pages(class);
@@ -59,6 +59,8 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
         hak_store_relaxed(&row->word[i], bits);
     }
     records_write(slab, heap, row->word);
+    hak_store_relaxed(&hak_chunk_at(number)->rows_used, 1);
+    hak_purge_on_empty_chunk = hak_slab_chunk_empty;
     hak_or(&hak_chunk_at(number)->slabs, UINT64_C(1) << granule % HAK_CHUNK_GRANULES);
     hak_slab_unclaim(slab);
     return true;
@@ -85,6 +87,11 @@ void hak_slab_release_claimed(struct hak_slab *slab) {
     const struct hak_class *class = hak_slab_class(slab);
     size_t granule = hak_slab_granule(slab), number = granule / HAK_CHUNK_GRANULES;
     HAK_ASSERT(hak_row_out(hak_slab_row(slab)) == 0 && slab->next == 0 && slab->prev == 0 && !slab->pending);
+    for (unsigned i = 0; i < class->word_count; i++) { /* what a stranger gave back when all is free was free already */
+        uint64_t twice = hak_load_relaxed(&hak_slab_remote(slab)[i]);
+        if (HAK_UNLIKELY(twice))
+            hak_slab_misuse("free", hak_slab_start(slab) + (i * 64 + hak_word_first(twice)) * (size_t)class->block_bytes);
+    }
     hak_and(&hak_chunk_at(number)->slabs, ~(UINT64_C(1) << granule % HAK_CHUNK_GRANULES));
     for (unsigned i = 0; i < class->granules; i++) hak_store_release(&hak_granule_at(granule + i)->owner, NULL);
     hak_lines_give(number, class->word_count, slab->owner_line, slab->remote_line);
@@ -110,6 +117,28 @@ void hak_slab_records_own(struct hak_slab *slab, struct hak_heap *heap) {
 void hak_slab_give_claimed(struct hak_slab *slab, struct hak_heap *heap) {
     atomic_store(&slab->owner, heap);
     hak_slab_records_own(slab, heap);
+}
+
+/* --- an empty chunk's metadata --- */
+
+/* Headers are type-stable: a stranger may still be about to notify an ended slab, and mail for one may lie in a
+ * mailbox, linked through its header. To set `mailed` as a notifier does keeps the one away and finds the other;
+ * then zeros are what a header begins with. */
+void hak_slab_chunk_empty(size_t number) {
+    uint32_t epoch = hak_load_relaxed(&hak_epoch);
+    unsigned count = 0;
+    for (; count < HAK_CHUNK_GRANULES; count++)
+        if (atomic_exchange(&hak_slab_at(number * HAK_CHUNK_GRANULES + count)->mailed, epoch) == epoch) break;
+    bool all = count == HAK_CHUNK_GRANULES;
+    size_t page = (size_t)1 << hak_region.page_shift;
+    uintptr_t start = hak_meta_at(number), end = start + HAK_META_BYTES;
+    if (!all) start = hak_round_up(start + HAK_CHUNK_GRANULES * HAK_LINE, page); /* the rows may go at any time */
+    struct hak_range range = { (void *)start, end - start };
+    uint64_t calls = 0;
+    size_t done = hak_os_return(&range, 1, &calls);
+    hak_add(&hak_purge.return_calls, calls);
+    if (all && done) return;
+    while (count > 0) atomic_store(&hak_slab_at(number * HAK_CHUNK_GRANULES + --count)->mailed, 0);
 }
 
 /* --- taking and collecting --- */

@@ -48,7 +48,7 @@ enum hak_slab_place {
 typedef uint32_t hak_slab_name;
 
 struct HAK_ALIGNED(HAK_LINE) hak_slab {
-    _Atomic(struct hak_heap *) owner;     /* the last owner while not live */
+    _Atomic(struct hak_heap *) owner;     /* the last owner while not live; NULL if there was none */
     _Atomic(struct hak_slab *) mail_next; /* in a mailbox */
     uint64_t returned;                    /* under claim: pages that went back and were not handed out since */
     uint64_t cold;                        /* under claim: pages that were free at the last sweep already */
@@ -60,6 +60,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
     uint8_t pending;                      /* 1: in its heap's pending list */
     uint8_t class_index;
     uint8_t last_word;                    /* the one whose bits may not all be blocks */
+    uint8_t exact;                        /* 1: armed for the very last held block once since the last take */
     uint16_t owner_line, remote_line;     /* where its rows are among the chunk's lines */
     uint8_t returned_once;                /* under claim: pages of it went back since it was cut */
     uint16_t counted_pages;               /* under claim: counted in hak_purge.free_bytes */
@@ -135,6 +136,7 @@ void hak_slab_release_claimed(struct hak_slab *slab);
 
 /* A dead heap's slab changes hands. The caller owns both heaps and holds the claim. */
 void hak_slab_give_claimed(struct hak_slab *slab, struct hak_heap *heap);
+void hak_slab_chunk_empty(size_t number);
 void hak_slab_records_own(struct hak_slab *slab, struct hak_heap *heap);
 
 /* Takes up to a window of free blocks of one word: the taken bits and, in *index, their word; 0 when all words
@@ -182,11 +184,10 @@ HAK_INLINE uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row 
         slab->cursor = (uint8_t)i;
         all = hak_load_relaxed(&row->word[i]);
     }
-    const struct hak_window_blocks *window = &hak_window_blocks[row->class_index];
+    uint32_t window = hak_load_relaxed(&hak_window_blocks[row->class_index]), taken_count = window;
     unsigned first = hak_word_first(word);
-    uint64_t wanted = hak_load_relaxed(&window->mask) << first, taken = word & wanted;
-    uint32_t least = (uint32_t)hak_load_relaxed(&window->count), taken_count = least;
-    if (taken != wanted || first + least > 64) taken_count = hak_word_count(taken);
+    uint64_t wanted = ~UINT64_C(0) >> (64 - window) << first, taken = word & wanted;
+    if (taken != wanted || first + window > 64) taken_count = hak_word_count(taken);
     /* cleared before the bin shows them: a thread that vanishes between loses blocks, never doubles them */
     hak_store_release(&row->word[i], all & ~taken);
     if (HAK_UNLIKELY(slab->counted_pages)) hak_slab_uncount_claimed(slab);
@@ -199,7 +200,8 @@ HAK_INLINE uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row 
         if (HAK_UNLIKELY(slab->returned & pages)) hak_slab_pages_used_claimed(slab, pages);
     }
     uint32_t held = hak_row_out(row);
-    hak_row_arm(row, held + taken_count, held > least ? held : least);
+    slab->exact = 0;
+    hak_row_arm(row, held + taken_count, held > window ? held : window);
     *index = i;
     *count = taken_count;
     return taken;
