@@ -53,10 +53,8 @@ static uint64_t positive(int64_t n) { return n > 0 ? (uint64_t)n : 0; }
 
 static void fill_memory(struct hak_stats *stats) {
     stats->resident_bytes = hak_os_resident_bytes();
-    stats->reserved_bytes = hak_region.mapped_on_demand ? 0 : hak_region.reserved_bytes;
-    stats->committed_bytes = hak_region.mapped_on_demand
-                                 ? hak_load_relaxed(&hak_region.mapped_bytes)
-                                 : hak_load_relaxed(&hak_region.committed_granules) << HAK_GRANULE_SHIFT;
+    stats->reserved_bytes = hak_window.bytes;
+    stats->committed_bytes = hak_load_relaxed(&hak_region.mapped_bytes);
     stats->free_bytes = positive(hak_load_relaxed(&hak_purge.free_bytes));
     stats->returned_bytes = hak_load_relaxed(&hak_purge.returned_bytes);
     stats->retouched_bytes = hak_load_relaxed(&hak_purge.retouched_bytes);

@@ -62,7 +62,7 @@ static struct place place_of(const void *address) {
     }
     size_t granule = hak_granule_of(address);
     place.kind = NEVER;
-    if (granule >= hak_load_acquire(&hak_chunk_top) * HAK_CHUNK_GRANULES) return place;
+    if (!hak_unit_ready(granule / HAK_CHUNK_GRANULES)) return place;
     struct hak_granule *record = hak_granule_at(granule);
     struct hak_heap *owner = hak_load_acquire(&record->owner);
     place.record = record;

@@ -61,7 +61,8 @@ void *hak_front_realloc(const char *function, void *block, size_t bytes) {
     return copy_to_new(block, found.bytes, bytes);
 }
 
-HAK_EXPORT void *realloc(void *block, size_t bytes) { return hak_front_realloc("realloc", block, bytes); }
+/* noinline: valgrind takes over this address, and reallocarray must come by it */
+HAK_EXPORT HAK_NOINLINE void *realloc(void *block, size_t bytes) { return hak_front_realloc("realloc", block, bytes); }
 
 HAK_EXPORT void *reallocarray(void *block, size_t count, size_t each) {
     size_t bytes;
@@ -69,7 +70,7 @@ HAK_EXPORT void *reallocarray(void *block, size_t count, size_t each) {
         errno = ENOMEM;
         return NULL;
     }
-    return hak_front_realloc("reallocarray", block, bytes);
+    return realloc(block, bytes);
 }
 
 HAK_ALIAS(realloc) extern void *__libc_realloc(void *block, size_t bytes);

@@ -25,7 +25,7 @@ void hak_census_take(struct hak_census *census) {
     hak_heap_each(heap_add, census);
     size_t top = hak_load_acquire(&hak_chunk_top);
     for (size_t number = 0; number < top; number++) {
-        for (uint64_t live = hak_load_acquire(&hak_chunk_at(number)->slabs); live; live &= live - 1) {
+        for (uint64_t live = hak_chunk_slabs(number); live; live &= live - 1) {
             size_t granule = number * HAK_CHUNK_GRANULES + hak_word_first(live);
             struct hak_slab *slab = hak_slab_at(granule);
             if (!hak_slab_claim(slab)) continue;

@@ -18,9 +18,8 @@ enum { STEP_MS = 20, TICKS = 1 << 21, CHUNKS_PER_100_MS = 64 };
 static hak_atomic_u64 last_ms, hand;
 
 static size_t sweep_chunk(size_t number, bool all, uint64_t *slabs) {
-    struct hak_chunk *chunk = hak_chunk_at(number);
     size_t bytes = 0;
-    for (uint64_t live = hak_load_acquire(&chunk->slabs); live; live &= live - 1) {
+    for (uint64_t live = hak_chunk_slabs(number); live; live &= live - 1) {
         size_t granule = number * HAK_CHUNK_GRANULES + hak_word_first(live);
         struct hak_slab *slab = hak_slab_at(granule);
         if (!hak_slab_claim(slab)) continue;
@@ -68,7 +67,7 @@ void hak_sweep_excess(void) {
     uint64_t at = hak_add(&excess_hand, CHUNKS_AT_ONCE);
     for (unsigned i = 0; i < CHUNKS_AT_ONCE && i < top && hak_purge_over(0); i++) {
         size_t number = (at + i) % top;
-        for (uint64_t live = hak_load_acquire(&hak_chunk_at(number)->slabs); live; live &= live - 1) {
+        for (uint64_t live = hak_chunk_slabs(number); live; live &= live - 1) {
             size_t granule = number * HAK_CHUNK_GRANULES + hak_word_first(live);
             struct hak_slab *slab = hak_slab_at(granule);
             /* a look without the claim: who is wrong about it takes the claim for nothing, or passes by */

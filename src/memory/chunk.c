@@ -28,14 +28,14 @@ void hak_span_hint(size_t chunk) {
     }
 }
 
-/* Chunk structs up to `chunk` become readable and top moves past it. */
-static bool chunk_reach(size_t chunk) {
+/* The chunks become ready and top moves past them. */
+static enum hak_ready chunks_reach(size_t number, size_t count) {
     uint64_t top = hak_load_acquire(&hak_chunk_top);
-    if (chunk < top) return true;
-    if (!hak_region_commit_chunk(chunk)) return false;
-    while (top <= chunk && !hak_cas_weak(&hak_chunk_top, &top, chunk + 1)) {
+    enum hak_ready ready = hak_region_make_ready(number, count);
+    if (ready != HAK_READY) return ready;
+    while (top < number + count && !hak_cas_weak(&hak_chunk_top, &top, number + count)) {
     }
-    return true;
+    return HAK_READY;
 }
 
 /* The granules of `mask` were just taken: how many of them are dirty. */
@@ -66,28 +66,37 @@ static size_t take_in_chunk(size_t number, unsigned count, uint64_t starts_allow
     }
 }
 
+/* In chunks [from, to) that are ready. */
+static size_t take_between(size_t from, size_t to, size_t count, uint64_t allowed, size_t *dirty_granules) {
+    for (size_t number = from; number < to; number++) {
+        if (!hak_unit_ready(number) || !hak_chunk_ready(number)) continue;
+        size_t granule = take_in_chunk(number, (unsigned)count, allowed, dirty_granules);
+        if (granule != HAK_NO_GRANULE) return granule;
+    }
+    return HAK_NO_GRANULE;
+}
+
 static size_t take_small(size_t count, size_t align, size_t *dirty_granules) {
     uint64_t allowed = align > 1 ? hak_word_multiples((unsigned)align) : ~UINT64_C(0);
     unsigned k = hint_for(count);
-    size_t from = hak_load_relaxed(&hint[k]);
-    size_t first_seen = from;
-    for (size_t number = from; number < hak_region.chunk_count; number++) {
-        if (number >= hak_load_relaxed(&hak_chunk_top)) {
-            if (count > 4 && first_seen > 0) { /* a smaller span of this hint's class may still fit below */
-                first_seen = 0;
-                for (size_t low = 0; low < from; low++) {
-                    size_t granule = take_in_chunk(low, (unsigned)count, allowed, dirty_granules);
-                    if (granule != HAK_NO_GRANULE) return granule;
-                }
-            }
-            if (!chunk_reach(number)) return HAK_NO_GRANULE;
-        }
-        size_t granule = take_in_chunk(number, (unsigned)count, allowed, dirty_granules);
-        if (granule != HAK_NO_GRANULE) {
-            uint32_t seen = (uint32_t)from;
-            if (number > from && align <= 1) hak_cas(&hint[k], &seen, (uint32_t)number);
-            return granule;
-        }
+    size_t from = hak_load_relaxed(&hint[k]), top = hak_load_acquire(&hak_chunk_top);
+    size_t granule = take_between(from, top, count, allowed, dirty_granules);
+    if (granule != HAK_NO_GRANULE) {
+        uint32_t seen = (uint32_t)from;
+        if (granule / HAK_CHUNK_GRANULES > from && align <= 1) hak_cas(&hint[k], &seen, (uint32_t)(granule / HAK_CHUNK_GRANULES));
+        return granule;
+    }
+    if (count > 4 && from > 0) { /* a smaller span of this hint's class may still fit below */
+        granule = take_between(0, from < top ? from : top, count, allowed, dirty_granules);
+        if (granule != HAK_NO_GRANULE) return granule;
+    }
+    /* new chunks, past those in other hands and foreign ones; `refused` by the kernel ends it */
+    for (size_t number = top; number < hak_region.chunk_count; number++) {
+        enum hak_ready ready = chunks_reach(number, 1);
+        if (ready == HAK_READY_REFUSED) break;
+        if (ready == HAK_READY_ELSEWHERE) continue;
+        granule = take_in_chunk(number, (unsigned)count, allowed, dirty_granules);
+        if (granule != HAK_NO_GRANULE) return granule;
     }
     return HAK_NO_GRANULE;
 }
@@ -118,21 +127,28 @@ static bool run_take_at(size_t number, size_t count, size_t *dirty_granules) {
     return true;
 }
 
+static bool run_in_the_way(size_t number, uint64_t mask, size_t top) {
+    return number < top && hak_unit_ready(number) && (hak_load_relaxed(&hak_chunk_at(number)->used) & mask) != 0;
+}
+
 static size_t take_run(size_t count, size_t align, size_t *dirty_granules) {
     size_t chunks = (count + HAK_CHUNK_GRANULES - 1) / HAK_CHUNK_GRANULES;
     size_t step = align > HAK_CHUNK_GRANULES ? align / HAK_CHUNK_GRANULES : 1;
     uintptr_t base_chunk = hak_window.base / HAK_CHUNK_BYTES;
     size_t number = hak_round_up(base_chunk, step) - base_chunk;
     while (number + chunks <= hak_region.chunk_count) {
-        if (!chunk_reach(number + chunks - 1)) return HAK_NO_GRANULE;
         /* from the far end: the last chunk in the way is where the search goes on */
-        size_t i = chunks;
-        while (i > 0 && !(hak_load_relaxed(&hak_chunk_at(number + i - 1)->used) & run_mask(count, i - 1))) i--;
-        if (i == 0) {
-            if (run_take_at(number, count, dirty_granules)) return number * HAK_CHUNK_GRANULES;
-            continue; /* somebody was faster: look again */
+        size_t i = chunks, top = hak_load_acquire(&hak_chunk_top);
+        while (i > 0 && !run_in_the_way(number + i - 1, run_mask(count, i - 1), top)) i--;
+        if (i > 0) {
+            number = hak_round_up(base_chunk + number + i, step) - base_chunk;
+            continue;
         }
-        number = hak_round_up(base_chunk + number + i, step) - base_chunk;
+        enum hak_ready ready = chunks_reach(number, chunks);
+        if (ready == HAK_READY_REFUSED) return HAK_NO_GRANULE;
+        if (ready == HAK_READY && run_take_at(number, count, dirty_granules)) return number * HAK_CHUNK_GRANULES;
+        /* something foreign, or somebody was faster */
+        number = hak_round_up(base_chunk + number + 1, step) - base_chunk;
     }
     return HAK_NO_GRANULE;
 }
@@ -143,7 +159,7 @@ size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules) {
                          ? take_small(count, align, dirty_granules)
                          : take_run(count, align, dirty_granules);
     if (granule == HAK_NO_GRANULE) return granule;
-    if (HAK_UNLIKELY(!hak_region_commit(granule, count))) {
+    if (HAK_UNLIKELY(!hak_region_map_pieces(granule, count))) {
         hak_span_give(granule, count, HAK_SPAN_AS_IT_WAS);
         return HAK_NO_GRANULE;
     }
@@ -177,10 +193,10 @@ void hak_span_give(size_t granule, size_t count, enum hak_span_state state) {
 
 bool hak_span_extend(size_t granule, size_t count, size_t more) {
     size_t end = granule + count, last = end + more;
-    if (last > hak_region.chunk_count * HAK_CHUNK_GRANULES || !chunk_reach((last - 1) / HAK_CHUNK_GRANULES))
-        return false;
+    size_t number = (end - 1) / HAK_CHUNK_GRANULES, chunks = (last - 1) / HAK_CHUNK_GRANULES + 1 - number;
+    if (last > hak_region.chunk_count * HAK_CHUNK_GRANULES || chunks_reach(number, chunks) != HAK_READY) return false;
     for (size_t at = end; at < last;) {
-        size_t number = at / HAK_CHUNK_GRANULES;
+        number = at / HAK_CHUNK_GRANULES;
         unsigned first = (unsigned)(at % HAK_CHUNK_GRANULES);
         unsigned part = last - at < HAK_CHUNK_GRANULES - first ? (unsigned)(last - at) : HAK_CHUNK_GRANULES - first;
         uint64_t mask = hak_word_mask(first, part);
@@ -194,7 +210,7 @@ bool hak_span_extend(size_t granule, size_t count, size_t more) {
         note_take(hak_chunk_at(number), mask);
         at += part;
     }
-    if (hak_region_commit(end, more)) return true;
+    if (hak_region_map_pieces(end, more)) return true;
     hak_span_give(end, more, HAK_SPAN_AS_IT_WAS);
     return false;
 }

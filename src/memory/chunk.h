@@ -16,22 +16,33 @@ struct HAK_ALIGNED(HAK_LINE) hak_chunk {
     hak_atomic_u64 used;   /* granules that are handed out */
     hak_atomic_u64 dirty;  /* granules that may be resident; meaningful while they are free */
     hak_atomic_u64 slabs;  /* granules at which a live slab begins: the way in for third threads */
-    hak_atomic_u64 mapped; /* granules that are mapped, when the region is mapped on demand */
+    hak_atomic_u64 mapped; /* granules that are mapped, when data comes by pieces */
     hak_atomic_u64 cold;   /* free and dirty at the last sweep already */
     hak_atomic_u64 ever;   /* granules that were returned once: touching them again is counted */
-    hak_atomic_u32 meta_ready;
-    hak_atomic_u32 returned_ms; /* when pages of it were last returned */
-    hak_atomic_u32 rows_used;   /* its metadata may be resident */
+    hak_atomic_u32 returned_ms;   /* when pages of it were last returned */
+    _Atomic(uint8_t) data_state;  /* region.c: are its granules mapped? */
+    _Atomic(uint8_t) rows_used;   /* its metadata may be resident */
 };
 HAK_STATIC(sizeof(struct hak_chunk) == HAK_LINE);
 
 HAK_INLINE struct hak_chunk *hak_chunk_at(size_t chunk) {
-    return (struct hak_chunk *)hak_region.meta - 1 - chunk;
+    size_t unit = chunk >> hak_region.unit_shift;
+    return (struct hak_chunk *)hak_unit_meta(unit) + (chunk - (unit << hak_region.unit_shift));
+}
+
+/* Is its data mapped (or mapped by pieces)? Its unit is ready. */
+HAK_INLINE bool hak_chunk_ready(size_t chunk) {
+    return hak_region.is_limited || hak_load_acquire(&hak_chunk_at(chunk)->data_state) == HAK_PART_READY;
+}
+
+/* The granules at which live slabs begin; 0 for a chunk that is not ready. */
+HAK_INLINE uint64_t hak_chunk_slabs(size_t chunk) {
+    return hak_unit_ready(chunk) ? hak_load_acquire(&hak_chunk_at(chunk)->slabs) : 0;
 }
 
 #define HAK_NO_GRANULE SIZE_MAX
 
-/* Chunks from this one on were never used. */
+/* Chunks from this one on were never used; below, some may not be ready (hak_unit_ready). */
 extern hak_atomic_u64 hak_chunk_top;
 
 /* Takes `count` granules in a row, the first at a multiple of `align` (a power of two); up to 64 of them lie

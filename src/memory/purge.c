@@ -102,7 +102,7 @@ static uint64_t pieces_around(uint64_t mask) {
 
 /* The caller has taken the granules of `mask`, of which `dirty` are to go back. Returns which of them did. */
 static uint64_t return_granules(size_t number, uint64_t mask, uint64_t dirty) {
-    uint64_t done = hak_region.mapped_on_demand ? unmap_pieces(number, mask) & dirty : 0;
+    uint64_t done = hak_region.is_limited ? unmap_pieces(number, mask) & dirty : 0;
     struct hak_range ranges[RANGES];
     size_t count = 0;
     uint64_t left = dirty & ~done;
@@ -137,7 +137,7 @@ static size_t chunk_return(size_t number, uint64_t wanted) {
     struct hak_chunk *chunk = hak_chunk_at(number);
     uint64_t used = hak_load_relaxed(&chunk->used);
     uint64_t mask;
-    if (hak_region.mapped_on_demand) wanted |= pieces_around(wanted) & hak_load_relaxed(&chunk->mapped);
+    if (hak_region.is_limited) wanted |= pieces_around(wanted) & hak_load_relaxed(&chunk->mapped);
     do {
         mask = wanted & ~used;
         if (!mask) return 0;
@@ -160,6 +160,7 @@ size_t hak_purge_spans(uint64_t goal_bytes) {
     for (size_t number = hak_load_acquire(&hak_chunk_top); number-- > 0;) {
         int64_t excess = hak_load_relaxed(&hak_purge.free_bytes) - (int64_t)goal_bytes;
         if (excess <= 0) break;
+        if (!hak_unit_ready(number)) continue;
         struct hak_chunk *chunk = hak_chunk_at(number);
         uint64_t wanted = hak_load_relaxed(&chunk->dirty) & ~hak_load_relaxed(&chunk->used);
         if (!wanted) continue;
@@ -171,9 +172,10 @@ size_t hak_purge_spans(uint64_t goal_bytes) {
 }
 
 size_t hak_purge_chunk(size_t number, bool all) {
+    if (!hak_unit_ready(number)) return 0;
     struct hak_chunk *chunk = hak_chunk_at(number);
     uint64_t idle = hak_load_relaxed(&chunk->dirty);
-    if (hak_region.mapped_on_demand && all) idle |= hak_load_relaxed(&chunk->mapped);
+    if (hak_region.is_limited && all) idle |= hak_load_relaxed(&chunk->mapped);
     idle &= ~hak_load_relaxed(&chunk->used);
     uint64_t wanted = all ? idle : idle & hak_load_relaxed(&chunk->cold);
     size_t bytes = wanted ? chunk_return(number, wanted) : 0;

@@ -1,9 +1,4 @@
-/* region.c - reserving the window and making parts of it usable.
- *
- * Threads:   two threads may start at once (a dlopen into a running program): both reserve, one wins by
- *            CAS, the other gives its reservation back.
- * Invariant: see region.h.
- */
+/* region.c - finding a place for the window, and mapping parts of it. See region.h. */
 #include "memory/region.h"
 
 #include "base/word.h"
@@ -16,173 +11,146 @@ struct hak_window hak_window;
 struct hak_region hak_region;
 
 enum {
-    WINDOW_SHIFT_DEFAULT = 40, /* 1 TiB */
+    WINDOW_SHIFT_MAX = 40,     /* 1 TiB, but for the option region_gb */
     WINDOW_SHIFT_MIN = 26,     /* 64 MiB */
-    WINDOW_SHIFT_LIMITED_MAX = 36,
-    PIECE_GRANULES = 4,        /* 256 KiB: what is mapped at a time under RLIMIT_AS */
-    COMMIT_GRANULES_MAX = 32 * 16, /* 32 MiB: growth steps double up to here */
+    LIMITED_SHIFT_MAX = 36,
+    PIECE_GRANULES = 4,        /* 256 KiB */
+    GROWTH_CHUNKS_MAX = 8,     /* data is mapped in steps that double up to here */
+    CHUNKS_MAX = 1 << 18 << 4, /* of 16 TiB */
 };
 
-struct layout {
-    size_t page, window, records, meta, chunks, fork;
-};
+static _Atomic(uint8_t) units[CHUNKS_MAX / 8];
 
-static struct layout layout_for(unsigned window_shift) {
-    struct layout l;
-    l.page = hak_os_page_bytes();
-    l.window = (size_t)1 << window_shift;
-    l.records = hak_round_up((l.window >> HAK_GRANULE_SHIFT) * sizeof(struct hak_granule), l.page);
-    l.meta = hak_round_up((l.window / HAK_CHUNK_BYTES) * HAK_META_BYTES, l.page);
-    l.chunks = hak_round_up((l.window / HAK_CHUNK_BYTES) * sizeof(struct hak_chunk), l.page);
-    l.fork = l.page;
-    return l;
+static size_t records_bytes(size_t chunks) { return chunks * HAK_CHUNK_GRANULES * sizeof(struct hak_granule); }
+
+static int map_records(size_t unit, size_t count) {
+    size_t bytes = records_bytes((size_t)1 << hak_region.unit_shift);
+    return hak_os_map_at((void *)(hak_window.base - (unit + count) * bytes), count * bytes);
 }
 
-static size_t layout_front(const struct layout *l) { return l->records + l->meta + l->chunks + l->fork; }
-
-static void publish(const struct layout *l, uintptr_t base, bool on_demand) {
-    hak_region.meta = base - l->records - l->meta;
-    hak_region.chunk_count = l->window / HAK_CHUNK_BYTES;
-    hak_region.page_shift = hak_word_first(l->page);
-    hak_region.mapped_on_demand = on_demand;
-    hak_region.reserved_bytes = layout_front(l) + l->window;
-    hak_region.fork_page = (hak_atomic_u32 *)(hak_region.meta - l->chunks - l->fork);
-    hak_region.fork_page_wipes = hak_os_wipe_on_fork((void *)(uintptr_t)hak_region.fork_page, l->fork);
-    hak_store_relaxed(hak_region.fork_page, 1);
-    hak_window.base = base;
-    hak_window.records = base - sizeof(struct hak_granule);
-    /* release: pairs with nothing in free(), which needs no more than to see 0 or the truth */
-    __atomic_store_n(&hak_window.bytes, l->window, __ATOMIC_RELEASE);
+/* free() may look at the records of all units up to here. */
+static void window_reaches(size_t unit) {
+    size_t bytes = (unit << hak_region.unit_shift) * HAK_CHUNK_BYTES, seen = __atomic_load_n(&hak_window.bytes, __ATOMIC_RELAXED);
+    while (seen < bytes &&
+           !__atomic_compare_exchange_n(&hak_window.bytes, &seen, bytes, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+    }
 }
 
-static bool start_reserved(unsigned shift, bool exact) {
-    struct layout l = {0};
-    char *start = NULL;
-    unsigned wanted = shift;
-    for (; shift >= WINDOW_SHIFT_MIN && !start; shift--) {
-        l = layout_for(shift);
-        start = hak_os_reserve(layout_front(&l) + l.window + HAK_CHUNK_BYTES);
-        if (start) break;
-    }
-    if (!start) return false;
-    if (shift < wanted && !exact && shift >= WINDOW_SHIFT_MIN + 2) {
-        /* less was granted than asked for: leave three quarters to the program (valgrind grants 32 GiB) */
-        hak_os_unmap(start, layout_front(&l) + l.window + HAK_CHUNK_BYTES);
-        l = layout_for(shift - 2);
-        start = hak_os_reserve(layout_front(&l) + l.window + HAK_CHUNK_BYTES);
-        if (!start) return false;
-    }
-    size_t total = layout_front(&l) + l.window + HAK_CHUNK_BYTES;
-    uintptr_t base = hak_round_up((uintptr_t)start + layout_front(&l), HAK_CHUNK_BYTES);
-    hak_os_no_huge_pages(start, total); /* also where the system's setting is "always" */
-    uintptr_t fork = base - layout_front(&l);
-    if (hak_os_readable((void *)(base - l.records), l.records) != 0 || hak_os_commit((void *)fork, l.fork) != 0) {
-        hak_os_unmap(start, total);
-        return false;
-    }
-    publish(&l, base, false);
-    return true;
+bool hak_unit_ready(size_t chunk) {
+    return hak_load_acquire(&units[chunk >> hak_region.unit_shift]) == HAK_PART_READY;
 }
 
-/* RLIMIT_AS counts what is mapped, PROT_NONE too: reserve nothing. The window lies so far below where the
- * kernel maps next that no mapping but one with an address of its own can land in it: all of the process's
- * mappings together are no longer than the limit. */
-static bool start_limited(size_t limit) {
-    unsigned shift = WINDOW_SHIFT_MIN;
-    while (shift < WINDOW_SHIFT_LIMITED_MAX && ((size_t)1 << shift) < limit) shift++;
-    struct layout l = layout_for(shift);
-    void *probe = hak_os_map(l.page);
-    if (!probe) return false;
-    hak_os_unmap(probe, l.page);
-    size_t distance = 4 * l.window + layout_front(&l);
-    for (unsigned try = 0; try < 8; try++) {
-        if ((uintptr_t)probe <= distance * (try + 1)) return false;
-        uintptr_t base = hak_round_down((uintptr_t)probe - distance * (try + 1) + layout_front(&l), HAK_CHUNK_BYTES);
-        uintptr_t fork = base - layout_front(&l);
-        if (hak_os_map_at((void *)(base - l.records), l.records) != 0) continue;
-        if (hak_os_map_at((void *)fork, l.fork + l.chunks) == 0) {
-            publish(&l, base, true);
-            return true;
+/* --- taking parts: a run of states from NONE to TAKEN, all or nothing --- */
+
+static size_t take_states(_Atomic(uint8_t) *states, size_t count, size_t stride_bytes) {
+    for (size_t i = 0; i < count; i++) {
+        uint8_t none = HAK_PART_NONE;
+        if (hak_cas((_Atomic(uint8_t) *)((uintptr_t)states + i * stride_bytes), &none, HAK_PART_TAKEN)) continue;
+        return i;
+    }
+    return count;
+}
+
+static void set_states(_Atomic(uint8_t) *states, size_t count, size_t stride_bytes, enum hak_part part) {
+    for (size_t i = 0; i < count; i++)
+        hak_store_release((_Atomic(uint8_t) *)((uintptr_t)states + i * stride_bytes), (uint8_t)part);
+}
+
+static enum hak_ready refused(int result) { return result == -EEXIST ? HAK_READY_ELSEWHERE : HAK_READY_REFUSED; }
+
+static enum hak_ready units_map(size_t unit, size_t count) {
+    size_t taken = take_states(&units[unit], count, 1);
+    if (taken < count) {
+        set_states(&units[unit], taken, 1, HAK_PART_NONE);
+        return HAK_READY_ELSEWHERE;
+    }
+    int result = hak_os_map_at((void *)hak_unit_meta(unit), count * hak_region.unit_meta_bytes);
+    if (result == 0) {
+        result = map_records(unit, count);
+        if (result != 0) hak_os_unmap((void *)hak_unit_meta(unit), count * hak_region.unit_meta_bytes);
+    }
+    if (result == 0) window_reaches(unit + count);
+    /* something foreign is in the way: one unit at a time is given up; a longer run is tried elsewhere */
+    set_states(&units[unit], count, 1,
+               result == 0 ? HAK_PART_READY : result == -EEXIST && count == 1 ? HAK_PART_FOREIGN : HAK_PART_NONE);
+    return result == 0 ? HAK_READY : refused(result);
+}
+
+static enum hak_ready data_map(size_t chunk, size_t count) {
+    size_t stride = sizeof(struct hak_chunk);
+    /* structs grow within a unit only: a run that crosses units is taken part by part */
+    size_t done = 0, last_of_unit = 0;
+    for (size_t at = chunk; at < chunk + count; at += last_of_unit) {
+        size_t unit_end = ((at >> hak_region.unit_shift) + 1) << hak_region.unit_shift;
+        last_of_unit = (unit_end < chunk + count ? unit_end : chunk + count) - at;
+        size_t taken = take_states(&hak_chunk_at(at)->data_state, last_of_unit, stride);
+        done += taken;
+        if (taken < last_of_unit) break;
+    }
+    int result = done == count ? hak_os_map_at(hak_granule_address(chunk * HAK_CHUNK_GRANULES), count * HAK_CHUNK_BYTES) : -EEXIST;
+    bool foreign = done == count && result == -EEXIST && count == 1;
+    for (size_t at = chunk; at < chunk + done; at++)
+        hak_store_release(&hak_chunk_at(at)->data_state, (uint8_t)(result == 0 ? HAK_PART_READY : foreign ? HAK_PART_FOREIGN : HAK_PART_NONE));
+    if (result != 0) return refused(result);
+    hak_os_no_huge_pages(hak_granule_address(chunk * HAK_CHUNK_GRANULES), count * HAK_CHUNK_BYTES);
+    hak_add(&hak_region.mapped_bytes, count * HAK_CHUNK_BYTES);
+    return HAK_READY;
+}
+
+enum hak_ready hak_region_make_ready(size_t chunk, size_t count) {
+    size_t end = chunk + count;
+    if (end > hak_region.chunk_count) return HAK_READY_REFUSED;
+    size_t unit = chunk >> hak_region.unit_shift, unit_end = ((end - 1) >> hak_region.unit_shift) + 1;
+    while (unit < unit_end) {
+        if (hak_load_acquire(&units[unit]) == HAK_PART_READY) {
+            unit++;
+            continue;
         }
-        hak_os_unmap((void *)(base - l.records), l.records);
+        size_t run = 1;
+        while (unit + run < unit_end && hak_load_relaxed(&units[unit + run]) == HAK_PART_NONE) run++;
+        enum hak_ready ready = units_map(unit, run);
+        if (ready != HAK_READY) return ready;
     }
-    return false;
-}
-
-bool hak_region_start(size_t wanted_gb) {
-    static hak_atomic_u32 state; /* 0 nobody yet, 1 somebody is at it, 2 there, 3 refused */
-    for (;;) {
-        uint32_t seen = hak_load_acquire(&state);
-        if (seen == 2) return true;
-        if (seen == 1) continue; /* two threads' first calls at once, once in a process's life: some 10 us */
-        if (hak_cas(&state, &seen, 1)) break;
-    }
-    size_t limit = hak_os_address_limit();
-    unsigned shift = WINDOW_SHIFT_DEFAULT;
-    if (wanted_gb) {
-        shift = 30;
-        while (shift < 47 && ((size_t)1 << shift) < wanted_gb << 30) shift++;
-    }
-    bool started = limit == SIZE_MAX ? start_reserved(shift, wanted_gb != 0) || start_limited(SIZE_MAX)
-                                     : start_limited(limit);
-    hak_store_release(&state, started ? 2u : 0u);
-    return started;
-}
-
-/* --- committing --- */
-
-static bool commit_reserved(size_t end) {
-    uint64_t committed = hak_load_acquire(&hak_region.committed_granules);
-    if (end <= committed) return true;
-    size_t limit = hak_region.chunk_count * HAK_CHUNK_GRANULES;
-    size_t step = committed < HAK_CHUNK_GRANULES ? HAK_CHUNK_GRANULES : committed;
-    if (step > COMMIT_GRANULES_MAX) step = COMMIT_GRANULES_MAX;
-    size_t page = (size_t)1 << hak_region.page_shift;
-    for (size_t wanted = hak_round_up(end > committed + step ? end : committed + step, HAK_CHUNK_GRANULES);;
-         wanted = hak_round_up(end, HAK_CHUNK_GRANULES)) {
-        if (wanted > limit) wanted = limit;
-        /* two threads may do the same: committing twice changes nothing */
-        uintptr_t records = hak_round_down(hak_window.base - wanted * sizeof(struct hak_granule), page);
-        uintptr_t old_records = hak_round_down(hak_window.base - committed * sizeof(struct hak_granule), page);
-        uintptr_t data = (uintptr_t)hak_granule_address(committed);
-        uintptr_t data_end = (uintptr_t)hak_granule_address(wanted);
-        uintptr_t meta = hak_meta_at(committed / HAK_CHUNK_GRANULES);
-        uintptr_t meta_end = hak_round_up(hak_meta_at(wanted / HAK_CHUNK_GRANULES), page);
-        int result = committed == 0
-                         ? hak_os_commit((void *)records, data_end - records) /* they touch at the base */
-                         : hak_os_commit((void *)data, data_end - data);
-        if (result == 0 && committed != 0 && records != old_records)
-            result = hak_os_commit((void *)records, old_records - records);
-        if (result == 0) result = hak_os_commit((void *)hak_round_down(meta, page), meta_end - meta);
-        if (result == 0) {
-            while (committed < wanted && !hak_cas_weak(&hak_region.committed_granules, &committed, wanted)) {
-            }
-            return true;
+    if (hak_region.is_limited) return HAK_READY;
+    while (chunk < end) {
+        if (hak_load_acquire(&hak_chunk_at(chunk)->data_state) == HAK_PART_READY) {
+            chunk++;
+            continue;
         }
-        if (wanted <= hak_round_up(end, HAK_CHUNK_GRANULES)) return false;
+        size_t run = 1;
+        while (chunk + run < end && hak_load_relaxed(&hak_chunk_at(chunk + run)->data_state) == HAK_PART_NONE) run++;
+        /* a little more than is asked for, as the heap grows: fewer system calls */
+        size_t more = chunk < GROWTH_CHUNKS_MAX ? chunk : GROWTH_CHUNKS_MAX;
+        while (run < more && chunk + run < (unit_end << hak_region.unit_shift) && chunk + run < hak_region.chunk_count &&
+               hak_load_relaxed(&hak_chunk_at(chunk + run)->data_state) == HAK_PART_NONE)
+            run++;
+        enum hak_ready ready = data_map(chunk, run);
+        if (ready != HAK_READY && chunk + run > end && end > chunk) ready = data_map(chunk, end - chunk);
+        if (ready != HAK_READY) return ready;
     }
+    return HAK_READY;
 }
 
-/* -EEXIST: another thread was faster with this piece. Nothing foreign can be there, see start_limited. */
-static bool map_pieces(size_t granule, size_t count) {
+/* --- pieces, under RLIMIT_AS --- */
+
+/* -EEXIST: another thread was faster with this piece. Nothing foreign can be there: all mappings of the process
+ * together are no longer than the limit, and the window is further away than that. */
+static bool piece_map(size_t granule, size_t count) {
     size_t bytes = count * HAK_GRANULE_BYTES;
     int result = hak_os_map_at(hak_granule_address(granule), bytes);
-    if (result == 0) {
-        hak_add(&hak_region.mapped_bytes, bytes);
-        return true;
-    }
-    if (result != -EEXIST) return false;
+    if (result == 0) hak_add(&hak_region.mapped_bytes, bytes);
+    if (result != -EEXIST) return result == 0;
     if (count == PIECE_GRANULES) return true;
     for (size_t i = 0; i < count; i += PIECE_GRANULES)
-        if (!map_pieces(granule + i, PIECE_GRANULES)) return false;
+        if (!piece_map(granule + i, PIECE_GRANULES)) return false;
     return true;
 }
 
-static bool commit_on_demand(size_t granule, size_t end) {
-    while (granule < end) {
-        size_t number = granule / HAK_CHUNK_GRANULES;
+bool hak_region_map_pieces(size_t granule, size_t count) {
+    if (HAK_LIKELY(!hak_region.is_limited)) return true;
+    for (size_t end = granule + count; granule < end;) {
+        size_t number = granule / HAK_CHUNK_GRANULES, chunk_start = number * HAK_CHUNK_GRANULES;
         struct hak_chunk *chunk = hak_chunk_at(number);
-        size_t chunk_start = number * HAK_CHUNK_GRANULES;
         size_t stop = chunk_start + HAK_CHUNK_GRANULES < end ? chunk_start + HAK_CHUNK_GRANULES : end;
         unsigned first = (unsigned)hak_round_down(granule - chunk_start, PIECE_GRANULES);
         unsigned last = (unsigned)hak_round_up(stop - chunk_start, PIECE_GRANULES);
@@ -191,7 +159,7 @@ static bool commit_on_demand(size_t granule, size_t end) {
             unsigned from = hak_word_first(missing);
             uint64_t gap = ~(missing >> from);
             unsigned length = gap ? hak_word_first(gap) : 64 - from;
-            if (!map_pieces(chunk_start + from, length)) return false;
+            if (!piece_map(chunk_start + from, length)) return false;
             hak_or(&chunk->mapped, hak_word_mask(from, length));
             missing &= ~hak_word_mask(from, length);
         }
@@ -200,32 +168,78 @@ static bool commit_on_demand(size_t granule, size_t end) {
     return true;
 }
 
-bool hak_region_commit(size_t granule, size_t count) {
-    return hak_region.mapped_on_demand ? commit_on_demand(granule, granule + count)
-                                       : commit_reserved(granule + count);
+/* --- the start --- */
+
+static void layout(uintptr_t base, unsigned shift, size_t page) {
+    size_t unit_chunks = 8;
+    while (records_bytes(unit_chunks) < page) unit_chunks *= 2;
+    size_t structs = hak_round_up(unit_chunks * sizeof(struct hak_chunk), page);
+    hak_region.chunk_count = ((size_t)1 << shift) / HAK_CHUNK_BYTES;
+    hak_region.page_shift = hak_word_first(page);
+    hak_region.unit_shift = hak_word_first(unit_chunks);
+    hak_region.structs_bytes = structs;
+    hak_region.unit_meta_bytes = structs + unit_chunks * HAK_META_BYTES;
+    size_t unit_count = (hak_region.chunk_count + unit_chunks - 1) / unit_chunks;
+    size_t records = hak_round_up(records_bytes(unit_count * unit_chunks), page);
+    hak_region.meta = base - records - unit_count * hak_region.unit_meta_bytes;
+    hak_region.fork_page = (hak_atomic_u32 *)(hak_region.meta - page);
+    hak_window.base = base;
+    hak_window.records = base - sizeof(struct hak_granule);
 }
 
-bool hak_region_commit_meta(size_t chunk) {
-    if (!hak_region.mapped_on_demand) return true; /* came with the granules */
-    struct hak_chunk *c = hak_chunk_at(chunk);
-    if (hak_load_acquire(&c->meta_ready)) return true;
-    int result = hak_os_map_at((void *)hak_meta_at(chunk), HAK_META_BYTES);
-    if (result != 0 && result != -EEXIST) return false;
-    hak_store_release(&c->meta_ready, 1);
-    return true;
-}
-
-bool hak_region_commit_chunk(size_t chunk) {
-    if (hak_region.mapped_on_demand) return true;
-    static hak_atomic_u64 ready; /* chunk structs that are read-write */
-    if (chunk < hak_load_acquire(&ready)) return true;
-    size_t page = (size_t)1 << hak_region.page_shift;
-    uint64_t old = hak_load_acquire(&ready);
-    uintptr_t start = hak_round_down((uintptr_t)hak_chunk_at(chunk), page);
-    uintptr_t end = hak_region.meta - old * sizeof(struct hak_chunk); /* a page's start */
-    if (start < end && hak_os_commit((void *)start, end - start) != 0) return false;
-    uint64_t now = (hak_region.meta - start) / sizeof(struct hak_chunk);
-    while (old < now && !hak_cas_weak(&ready, &old, now)) {
+static bool try_at(uintptr_t base, unsigned shift, size_t page) {
+    layout(base, shift, page);
+    void *fork_page = (void *)(uintptr_t)hak_region.fork_page;
+    if (hak_os_map_at(fork_page, page) != 0) return false;
+    if (hak_region_make_ready(0, 1) != HAK_READY) {
+        hak_os_unmap(fork_page, page);
+        hak_store_relaxed(&units[0], HAK_PART_NONE);
+        return false;
     }
+    hak_region.fork_page_wipes = hak_os_wipe_on_fork(fork_page, page);
+    hak_store_relaxed(hak_region.fork_page, 1);
     return true;
+}
+
+/* Far below, or (valgrind maps upwards) far above, where the kernel has put a first mapping; nearer for smaller
+ * windows. Three windows away, so that the process can map twice a window's size before it comes near. */
+static bool find_place(unsigned shift, unsigned shift_min) {
+    size_t page = hak_os_page_bytes();
+    void *probe = hak_os_map(page);
+    if (!probe) return false;
+    hak_os_unmap(probe, page);
+    for (; shift >= shift_min; shift--) {
+        size_t away = (size_t)3 << shift;
+        for (unsigned i = 0; i < 4; i++) {
+            uintptr_t near = (uintptr_t)probe, further = away + (i / 2) * (away / 2);
+            if (i % 2 == 0 && near < further + ((size_t)1 << shift)) continue;
+            uintptr_t base = i % 2 == 0 ? near - further : near + further;
+            if (try_at(hak_round_down(base, HAK_CHUNK_BYTES), shift, page)) return true;
+        }
+    }
+    return false;
+}
+
+bool hak_region_start(size_t wanted_gb) {
+    static hak_atomic_u32 state; /* 0 nobody yet, 1 somebody is at it, 2 there */
+    for (;;) {
+        uint32_t seen = hak_load_acquire(&state);
+        if (seen == 2) return true;
+        if (seen == 1) continue; /* two threads' very first calls at once, after a dlopen: some 10 us, once */
+        if (hak_cas(&state, &seen, 1)) break;
+    }
+    size_t limit = hak_os_address_limit();
+    unsigned shift = WINDOW_SHIFT_MAX, shift_min = WINDOW_SHIFT_MIN;
+    if (wanted_gb) {
+        for (shift = 30; shift < 44 && ((size_t)1 << shift) < wanted_gb << 30;) shift++;
+    }
+    if (limit != SIZE_MAX) {
+        hak_region.is_limited = true;
+        shift = WINDOW_SHIFT_MIN;
+        while (shift < LIMITED_SHIFT_MAX && ((size_t)1 << shift) < limit) shift++;
+        shift_min = shift;
+    }
+    bool started = find_place(shift, shift_min);
+    hak_store_release(&state, started ? 2u : 0u);
+    return started;
 }

@@ -1,16 +1,19 @@
 /* region.h - the window of address space, and where its metadata stand.
  *
- * Owns:      the reservation: one window of data, in front of it the granule records (growing downwards
- *            from the window's base, so that the base alone finds both), the chunks' metadata, the chunk
- *            structs (growing downwards) and the fork page:
+ * Owns:      the window: data, in front of it the granule records (growing downwards from the window's base, so
+ *            that the base alone finds both), in front of these the chunks' metadata, and the fork page:
  *
- *              fork page | chunk structs <- | -> metadata, 128 KiB a chunk | <- records | window ->
- *                                         meta                                        base
+ *              fork page | metadata and chunk structs, unit by unit -> ......... <- records | data ->
+ *                          meta                                                          base
  *
- * Threads:   any; what is here changes once, at start-up, but for the committed mark.
- * Invariant: granules below `committed` (or with their `mapped` bit, under RLIMIT_AS) are read-write, and so
- *            are their records, chunk structs and metadata.
- * Rejected:  a map of pointers to slab records (one dependent load more; zero is a fault instead of an answer).
+ *            Nothing is reserved. Parts are mapped as they come into use, at addresses so far from where the
+ *            kernel maps by itself that only a mapping with an address of its own can be in the way; what it
+ *            covers is left out for good. Records, chunk structs and metadata come by units (32 MiB of data on
+ *            4 KiB pages), data by chunks, or by pieces of 256 KiB while RLIMIT_AS is finite.
+ * Threads:   any; parts are taken by CAS on their state. Who finds one in another's hands goes elsewhere.
+ * Invariant: chunk structs, metadata and records of a ready unit are read-write; so is the data of a ready chunk.
+ * Rejected:  reserving 1 TiB with PROT_NONE: RLIMIT_AS counts it, also when it is lowered in main(); mlockall
+ *            counts it; core dumps and valgrind stumble over it. docs/decisions/0003-no-reservation.md
  */
 #ifndef HAK_MEMORY_REGION_H
 #define HAK_MEMORY_REGION_H
@@ -41,23 +44,24 @@ struct hak_granule {
 HAK_STATIC(sizeof(struct hak_granule) == 32);
 
 struct hak_region {
-    uintptr_t meta;        /* the first chunk's metadata */
-    size_t chunk_count;    /* the window's */
+    uintptr_t meta;           /* the first unit's metadata */
+    size_t chunk_count;       /* the window's, at most */
     uint32_t page_shift;
-    bool mapped_on_demand; /* RLIMIT_AS is finite: nothing is reserved, pieces are mapped as they are needed */
-    size_t reserved_bytes;
-    hak_atomic_u64 committed_granules; /* all granules below are read-write (not when mapped_on_demand) */
-    hak_atomic_u64 mapped_bytes;       /* of data, when mapped_on_demand */
-    hak_atomic_u32 *fork_page;         /* the fork epoch; reads 0 in a fresh child */
-    bool fork_page_wipes;              /* false: the kernel refused it (front/start.c asks libc then) */
+    uint32_t unit_shift;      /* a unit is 1 << unit_shift chunks */
+    size_t unit_meta_bytes;   /* its chunk structs, a page or more, and its chunks' metadata */
+    size_t structs_bytes;     /* of these, the chunk structs */
+    bool is_limited;          /* RLIMIT_AS was finite at start: map pieces, unmap what is free */
+    hak_atomic_u64 mapped_bytes; /* of data */
+    hak_atomic_u32 *fork_page;   /* the fork epoch; reads 0 in a fresh child */
+    bool fork_page_wipes;        /* false: the kernel refused it, and only libc's fork tells */
 };
 extern struct hak_region hak_region;
 
-/* Makes the region; false when not even the smallest one is granted. Any thread, idempotent. */
+/* Makes the region; false when the kernel refuses even the first unit. Any thread, idempotent. */
 bool hak_region_start(size_t wanted_gb);
 
 HAK_INLINE struct hak_granule *hak_granule_at(size_t granule) {
-    return (struct hak_granule *)hak_window.base - 1 - granule;
+    return (struct hak_granule *)hak_window.records - granule;
 }
 HAK_INLINE size_t hak_granule_of(const void *address) {
     return ((uintptr_t)address - hak_window.base) >> HAK_GRANULE_SHIFT;
@@ -68,14 +72,23 @@ HAK_INLINE char *hak_granule_address(size_t granule) {
 HAK_INLINE bool hak_region_holds(const void *address) {
     return (uintptr_t)address - hak_window.base < hak_window.bytes;
 }
-HAK_INLINE uintptr_t hak_meta_at(size_t chunk) { return hak_region.meta + chunk * HAK_META_BYTES; }
+HAK_INLINE uintptr_t hak_unit_meta(size_t unit) { return hak_region.meta + unit * hak_region.unit_meta_bytes; }
+HAK_INLINE uintptr_t hak_meta_at(size_t chunk) {
+    size_t unit = chunk >> hak_region.unit_shift, rest = chunk - (unit << hak_region.unit_shift);
+    return hak_unit_meta(unit) + hak_region.structs_bytes + rest * HAK_META_BYTES;
+}
 
-/* Makes `count` granules from `granule` on usable, with their records; and a chunk's metadata. The caller has
- * taken the granules. False: the kernel refuses. */
-bool hak_region_commit(size_t granule, size_t count);
-bool hak_region_commit_meta(size_t chunk);
+/* The state of a unit, or of a chunk's data: nobody has it, somebody maps it, it is there, it cannot be had. */
+enum hak_part { HAK_PART_NONE, HAK_PART_TAKEN, HAK_PART_READY, HAK_PART_FOREIGN };
 
-/* The same for chunk structs, before anybody looks at them. */
-bool hak_region_commit_chunk(size_t chunk);
+/* May the chunk's struct be looked at? */
+bool hak_unit_ready(size_t chunk);
+
+/* Makes [chunk, chunk + count) ready: structs, metadata, records and (but for RLIMIT_AS) data. */
+enum hak_ready { HAK_READY, HAK_READY_ELSEWHERE, HAK_READY_REFUSED };
+enum hak_ready hak_region_make_ready(size_t chunk, size_t count);
+
+/* Maps the data of granules that the caller has taken, where data comes by pieces. False: refused. */
+bool hak_region_map_pieces(size_t granule, size_t count);
 
 #endif

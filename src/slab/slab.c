@@ -26,7 +26,6 @@ static void records_write(struct hak_slab *slab, struct hak_heap *heap, hak_atom
 /* Claims the header at `granule` and makes it a slab, unless mail for an earlier life of it is still under way. */
 static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_index, bool dirty) {
     size_t number = granule / HAK_CHUNK_GRANULES;
-    if (!hak_region_commit_meta(number)) return false;
     struct hak_slab *slab = hak_slab_at(granule);
     const struct hak_class *class = &hak_classes[class_index];
     if (!hak_slab_claim(slab)) return false;

@@ -72,17 +72,24 @@ HAK_STATIC(sizeof(struct hak_slab) == HAK_LINE);
 HAK_INLINE struct hak_slab *hak_slab_at(size_t granule) {
     return (struct hak_slab *)hak_meta_at(granule / HAK_CHUNK_GRANULES) + granule % HAK_CHUNK_GRANULES;
 }
+/* The start of the chunk's metadata that a header lies in. */
+HAK_INLINE uintptr_t hak_slab_meta(const struct hak_slab *slab) {
+    uintptr_t offset = (uintptr_t)slab - hak_region.meta, unit = offset / hak_region.unit_meta_bytes;
+    uintptr_t first = hak_unit_meta(unit) + hak_region.structs_bytes;
+    return first + hak_round_down((uintptr_t)slab - first, HAK_META_BYTES);
+}
 HAK_INLINE size_t hak_slab_granule(const struct hak_slab *slab) {
-    uintptr_t offset = (uintptr_t)slab - hak_region.meta;
-    return offset / HAK_META_BYTES * HAK_CHUNK_GRANULES + offset % HAK_META_BYTES / sizeof(struct hak_slab);
+    uintptr_t offset = (uintptr_t)slab - hak_region.meta, unit = offset / hak_region.unit_meta_bytes;
+    uintptr_t rest = (uintptr_t)slab - hak_unit_meta(unit) - hak_region.structs_bytes;
+    size_t chunk = (unit << hak_region.unit_shift) + rest / HAK_META_BYTES;
+    return chunk * HAK_CHUNK_GRANULES + rest % HAK_META_BYTES / sizeof(struct hak_slab);
 }
 HAK_INLINE struct hak_slab *hak_slab_named(hak_slab_name name) { return name ? hak_slab_at(name - 1) : NULL; }
 HAK_INLINE hak_slab_name hak_slab_name_of(const struct hak_slab *slab) {
     return slab ? (hak_slab_name)hak_slab_granule(slab) + 1 : 0;
 }
 HAK_INLINE char *hak_slab_line(const struct hak_slab *slab, unsigned line) {
-    uintptr_t meta = hak_region.meta + hak_round_down((uintptr_t)slab - hak_region.meta, HAK_META_BYTES);
-    return (char *)meta + line * HAK_LINE;
+    return (char *)hak_slab_meta(slab) + line * HAK_LINE;
 }
 HAK_INLINE struct hak_row *hak_slab_row(const struct hak_slab *slab) {
     return (struct hak_row *)(void *)hak_slab_line(slab, slab->owner_line);
