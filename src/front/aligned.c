@@ -49,12 +49,8 @@ HAK_EXPORT void *aligned_alloc(size_t align, size_t bytes) {
 
 HAK_EXPORT int posix_memalign(void **result, size_t align, size_t bytes) {
     if (HAK_UNLIKELY(!is_power_of_two(align) || align % sizeof(void *) != 0)) return EINVAL;
-    int saved = errno;
     void *block = hak_front_aligned(align, bytes);
-    if (HAK_UNLIKELY(!block)) {
-        errno = saved;
-        return ENOMEM;
-    }
+    if (HAK_UNLIKELY(!block)) return ENOMEM; /* in errno too, as glibc leaves it */
     *result = block;
     return 0;
 }

@@ -1,7 +1,7 @@
 /* event.c - a slab's countdown has ended: the free that ended it, or the owner's collection, comes here.
  *
- *   CURRENT  arm again for what the program holds; if that is nothing, count the pages, and if free memory
- *            breaks its bound, end the slab
+ *   CURRENT  arm again for what the program holds; if that is nothing, take the bin's word back, count the
+ *            pages, and if free memory breaks its bound, return them and end the slab
  *   FULL     an eighth is free: back to the list
  *   PARTIAL  half free, an eighth left: count pages, return them if the bound is broken; nothing left: end it
  *
@@ -64,22 +64,25 @@ void hak_event_pending(struct hak_heap *heap) {
 
 /* --- the word in use --- */
 
-void hak_bin_put_back(struct hak_heap *heap, unsigned class_index) {
-    struct hak_shelf *shelf = &heap->shelf[class_index];
-    struct hak_bin *bin = &heap->bin[class_index];
-    struct hak_row *row = shelf->current;
-    if (!row) return;
-    struct hak_slab *slab = row->slab;
+/* Blocks of the bin go back into the row; returns how many. */
+static uint32_t word_put_back(struct hak_heap *heap, struct hak_row *row) {
+    struct hak_bin *bin = &heap->bin[row->class_index];
     uint32_t count = hak_word_count(bin->word);
-    if (count) {
-        size_t block = (size_t)(bin->base - row->start) / row->block_bytes;
-        hak_atomic_u64 *word = &row->word[block / 64];
-        hak_store_release(word, hak_load_relaxed(word) | bin->word);
-        bin->word = 0;
-        shelf->handed -= count;
-    }
-    shelf->current = NULL;
-    uint32_t out = hak_row_out(row) - count;
+    if (count == 0) return 0;
+    size_t block = (size_t)(bin->base - row->start) / row->block_bytes;
+    hak_atomic_u64 *word = &row->word[block / 64];
+    hak_store_release(word, hak_load_relaxed(word) | bin->word);
+    bin->word = 0;
+    heap->shelf[row->class_index].handed -= count;
+    return count;
+}
+
+void hak_bin_put_back(struct hak_heap *heap, unsigned class_index) {
+    struct hak_row *row = heap->shelf[class_index].current;
+    if (!row) return;
+    uint32_t out = hak_row_out(row) - word_put_back(heap, row);
+    struct hak_slab *slab = row->slab;
+    heap->shelf[class_index].current = NULL;
     hak_row_arm(row, out, out);
     if (out == 0) {
         finish(heap, slab);
@@ -103,17 +106,16 @@ static void event_current(struct hak_heap *heap, struct hak_slab *slab, struct h
     slab->cursor = 0; /* the lowest words again: they are warm, and the slab's end stays untouched */
     if (held != 0) return;
     if (!hak_slab_claim(slab)) return;
-    uint64_t all = hak_slab_pages(hak_slab_class(slab)), word_pages = 0;
-    struct hak_bin *bin = &heap->bin[slab->class_index];
-    if (bin->word) { /* blocks of the bin may be written to at any time: their pages stay */
-        size_t start = (size_t)(bin->base - row->start), end = start + 64 * (size_t)row->block_bytes - 1;
-        unsigned shift = hak_region.page_shift, first = (unsigned)(start >> shift), last = (unsigned)(end >> shift);
-        word_pages = ~UINT64_C(0) << first & (last >= 63 ? ~UINT64_C(0) : hak_word_mask(0, last + 1));
+    word_put_back(heap, row); /* or its pages could never go; the next visit takes it again */
+    hak_row_arm(row, 0, 0);
+    if (hak_slab_account_claimed(slab, ~UINT64_C(0)) == 0) {
+        hak_slab_unclaim(slab);
+    } else { /* free memory breaks its bound: the span is better where any class can have it */
+        heap->shelf[slab->class_index].current = NULL;
+        HAK_COUNT(&heap->counters, slab_released, 1);
+        hak_slab_release_claimed(slab);
+        hak_sweep_excess();
     }
-    bool touched = slab->returned != all;
-    hak_slab_account_claimed(slab, all & ~word_pages);
-    hak_slab_unclaim(slab);
-    if (touched && HAK_UNLIKELY(hak_purge_near(0))) hak_bin_put_back(heap, slab->class_index);
 }
 
 static void event_partial(struct hak_heap *heap, struct hak_slab *slab, struct hak_row *row, uint32_t out) {
@@ -126,8 +128,9 @@ static void event_partial(struct hak_heap *heap, struct hak_slab *slab, struct h
     uint32_t eighth = hak_slab_class(slab)->capacity / 8u;
     hak_row_arm(row, out, out > eighth ? out - eighth : out);
     if (hak_slab_claim(slab)) {
-        hak_slab_account_claimed(slab, hak_slab_free_pages_claimed(slab));
+        size_t bytes = hak_slab_account_claimed(slab, hak_slab_free_pages_claimed(slab));
         hak_slab_unclaim(slab);
+        if (HAK_UNLIKELY(bytes)) hak_sweep_excess();
     }
 }
 

@@ -64,8 +64,8 @@ void hak_sweep_excess(void) {
     static hak_atomic_u64 excess_hand;
     hak_purge_excess();
     size_t top = hak_load_acquire(&hak_chunk_top);
-    uint64_t at = hak_add(&excess_hand, CHUNKS_AT_ONCE);
-    for (unsigned i = 0; i < CHUNKS_AT_ONCE && i < top && hak_purge_over(0); i++) {
+    uint64_t at = hak_add(&excess_hand, CHUNKS_AT_ONCE), half = hak_purge_bound() / 2;
+    for (unsigned i = 0; i < CHUNKS_AT_ONCE && i < top && hak_purge_over((int64_t)half); i++) {
         size_t number = (at + i) % top;
         for (uint64_t live = hak_chunk_slabs(number); live; live &= live - 1) {
             size_t granule = number * HAK_CHUNK_GRANULES + hak_word_first(live);

@@ -54,7 +54,9 @@ void hak_large_clear(struct hak_granule *record, size_t bytes) {
             char *start = record->start + (i << HAK_GRANULE_SHIFT);
             size_t left = bytes - (i << HAK_GRANULE_SHIFT), span = run << HAK_GRANULE_SHIFT;
             struct hak_range range = { start, span };
-            if (span < CLEAR_BY_RETURN_BYTES || !hak_purge_return(&range, 1)) memset(start, 0, left < span ? left : span);
+            uint64_t calls = 0; /* not counted as returned: it is on its way to be used */
+            if (span < CLEAR_BY_RETURN_BYTES || hak_os_return(&range, 1, &calls) == 0)
+                memset(start, 0, left < span ? left : span);
         }
         i += run;
     }

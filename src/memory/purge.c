@@ -17,7 +17,8 @@ static uint64_t positive(int64_t n) { return n > 0 ? (uint64_t)n : 0; }
 
 uint64_t hak_purge_bound(void) {
     uint64_t bound = HAK_OPT(free_max_mb) << 20;
-    uint64_t used = positive(hak_load_relaxed(&hak_purge.used_granules)) << HAK_GRANULE_SHIFT;
+    uint64_t used = positive(hak_load_relaxed(&hak_purge.used_granules) * HAK_GRANULE_BYTES -
+                             hak_load_relaxed(&hak_purge.absent_bytes));
     uint64_t share = used / HAK_OPT(free_share);
     uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes);
     if (share > bound) bound = share;
@@ -29,11 +30,6 @@ bool hak_purge_over(int64_t more_bytes) {
     return positive(free_bytes) > hak_purge_bound();
 }
 
-bool hak_purge_near(int64_t more_bytes) {
-    int64_t free_bytes = hak_load_relaxed(&hak_purge.free_bytes) + more_bytes;
-    return positive(free_bytes) > hak_purge_bound() / 2;
-}
-
 void hak_purge_note_retouch(uint64_t bytes, uint32_t returned_ms) {
     hak_add(&hak_purge.retouched_bytes, bytes);
     if ((uint32_t)hak_os_clock_ms() - returned_ms < RETOUCH_MS) hak_add(&hak_purge.judged_retouched_bytes, bytes);
@@ -43,8 +39,9 @@ void hak_purge_note_retouch(uint64_t bytes, uint32_t returned_ms) {
 static void keep_judge(void) {
     uint64_t free_bytes = positive(hak_load_relaxed(&hak_purge.free_bytes));
     uint64_t peak = hak_load_relaxed(&hak_purge.free_peak_bytes);
-    if (free_bytes > peak) hak_store_relaxed(&hak_purge.free_peak_bytes, peak = free_bytes);
     uint64_t returned = hak_load_relaxed(&hak_purge.judged_returned_bytes);
+    /* what was returned since would be free memory too, had it been kept */
+    if (free_bytes + returned > peak) hak_store_relaxed(&hak_purge.free_peak_bytes, peak = free_bytes + returned);
     uint64_t now = hak_os_clock_ms();
     uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes);
     if (returned >= 4 << 20) {

@@ -16,6 +16,7 @@
 struct hak_purge {
     HAK_ALIGNED(HAK_LINE) hak_atomic_i64 free_bytes; /* dirty free granules, and counted pages of slabs */
     hak_atomic_i64 used_granules;
+    hak_atomic_i64 absent_bytes;     /* of these, pages of slabs that are not resident: returned or never used */
     HAK_ALIGNED(HAK_LINE) hak_atomic_u64 keep_bytes;
     hak_atomic_u64 free_peak_bytes;  /* since `keep` last moved; what keep may grow to */
     hak_atomic_u64 judged_returned_bytes, judged_retouched_bytes; /* since keep was last judged */
@@ -29,13 +30,12 @@ HAK_INLINE void hak_free_note(int64_t bytes, int64_t used_granules) {
     if (used_granules) hak_add(&hak_purge.used_granules, used_granules);
 }
 
+HAK_INLINE void hak_absent_note(int64_t bytes) { hak_add(&hak_purge.absent_bytes, bytes); }
+
 uint64_t hak_purge_bound(void);
 
 /* Would `more_bytes` of free memory on top of what there is break the bound? */
 bool hak_purge_over(int64_t more_bytes);
-
-/* Would it come to more than half of the bound? Then what is free is better where any class can have it. */
-bool hak_purge_near(int64_t more_bytes);
 
 /* Pages that had been returned at `returned_ms` are used again. */
 void hak_purge_note_retouch(uint64_t bytes, uint32_t returned_ms);
