@@ -18,8 +18,9 @@ set(hakmem_flags
     $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes$<SEMICOLON>-Wmissing-prototypes>
     $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions$<SEMICOLON>-fno-rtti$<SEMICOLON>-fno-threadsafe-statics>
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-attribute-alias> # operators that ignore their last argument
-    $<$<C_COMPILER_ID:Clang>:-Wno-bitwise-instead-of-logical> # a | that saves a branch is meant
+    $<$<C_COMPILER_ID:Clang>:-Wno-bitwise-instead-of-logical$<SEMICOLON>-Wno-unknown-attributes>
     $<$<BOOL:${HAKMEM_WERROR}>:-Werror>)
+# (clang: a | that saves a branch is meant, and gcc's attribute `copy` is unknown to it.)
 # The debug checks must not change what a release does; the release must not carry them.
 set(hakmem_debug_flags -DHAK_DEBUG -O1 -g -fno-omit-frame-pointer)
 
@@ -33,7 +34,9 @@ endfunction()
 set(HAKMEM_PRODUCTS)
 set(hakmem_sanitize_flags)
 if(HAKMEM_SANITIZE)
-    set(hakmem_sanitize_flags -fsanitize=${HAKMEM_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    # A left shift of a negative number is defined by gcc and clang, and used.
+    set(hakmem_sanitize_flags -fsanitize=${HAKMEM_SANITIZE} -fno-sanitize-recover=all -fno-sanitize=shift-base
+        -fno-omit-frame-pointer)
 endif()
 
 if(HAKMEM_DEBUG)

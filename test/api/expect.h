@@ -201,6 +201,21 @@ static inline double clock_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+/* Under an emulator /proc shows the emulator's memory; tests of residence are left out there. */
+EXPECT_UNUSED static bool resident_is_known(void)
+{
+    return getenv("HAK_TEST_EMULATED") == NULL;
+}
+
+EXPECT_UNUSED static long resident_kib(void)
+{
+    long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    REQUIRE(file != NULL && fscanf(file, "%ld %ld", &pages, &resident) == 2);
+    fclose(file);
+    return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
 /* Waits for a child at most `seconds`; its wait status, or -1 after killing it. */
 EXPECT_UNUSED static int child_wait(pid_t child, double seconds)
 {

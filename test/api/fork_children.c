@@ -3,6 +3,8 @@
  * Owns:    churning threads while a test runs.
  * Threads: four churn while the main thread forks; a child has only the forking thread, and what the others
  *          held at that moment is in whatever state it was. No child may hang: each has a deadline.
+ *
+ * ctest: native timeout=300
  */
 #include "expect.h"
 

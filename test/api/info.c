@@ -115,15 +115,6 @@ static void mallopt_says_yes_to_what_programs_set(void)
     EXPECT(mallopt(M_MXFAST, 64) == 1);
 }
 
-static long resident_kib(void)
-{
-    long pages = 0, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    REQUIRE(file != NULL && fscanf(file, "%ld %ld", &pages, &resident) == 2);
-    fclose(file);
-    return resident * (sysconf(_SC_PAGESIZE) / 1024);
-}
-
 static void malloc_trim_gives_free_memory_back(void)
 {
     enum { COUNT = 100000 };
@@ -134,12 +125,12 @@ static void malloc_trim_gives_free_memory_back(void)
         blocks[i] = malloc(1000);
         memset(blocks[i], 1, 1000);
     }
-    EXPECT(resident_kib() - before > 90000);
+    EXPECT(!resident_is_known() || resident_kib() - before > 90000);
     for (int i = 0; i < COUNT; i++)
         free(blocks[i]);
     int given = malloc_trim(0);
     long after = resident_kib();
-    EXPECT_SAY(after - before < 4096, "%ld KiB before, %ld after", before, after);
+    EXPECT_SAY(!resident_is_known() || after - before < 4096, "%ld KiB before, %ld after", before, after);
     EXPECT(given == 0 || given == 1);
     EXPECT(malloc_trim(0) == 0 || malloc_trim((size_t)1 << 30) == 0);
 }

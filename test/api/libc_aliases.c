@@ -6,6 +6,7 @@
 #include "expect.h"
 
 #include <dlfcn.h>
+#include <hakmem/hakmem.h>
 
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
@@ -65,6 +66,7 @@ static void every_name_refuses_too_large_sizes(void)
 }
 
 /* A program that finds a name at run time must find ours: who serves a name decides which free takes it. */
+static char program_itself;
 static void every_name_is_served_by_the_same_object(void)
 {
     static const char *const names[] = {
@@ -80,12 +82,15 @@ static void every_name_is_served_by_the_same_object(void)
         "hak_version", "hak_alloc_at", "hak_free_at", "hak_site_stats", "hak_alloc_at_least", "hak_expand",
         "hak_usable_size", "hak_good_size", "hak_collect", "hak_stats_get", "hak_stats_json", "hak_option_set",
         "hak_option_get"};
-    Dl_info ours = {0}, info = {0};
-    void *version = dlsym(RTLD_DEFAULT, "hak_version");
-    REQUIRE(version != NULL && dladdr(version, &ours) != 0);
+    Dl_info ours = {0}, info = {0}, program = {0};
+    REQUIRE(dladdr((void *)(uintptr_t)&hak_version, &ours) != 0);
+    REQUIRE(dladdr((void *)(uintptr_t)&program_itself, &program) != 0);
+    bool is_static = strcmp(ours.dli_fname, program.dli_fname) == 0; /* then only what libc asks for is visible */
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         void *address = dlsym(RTLD_DEFAULT, names[i]);
-        EXPECT_SAY(address != NULL, "%s is missing", names[i]);
+        EXPECT_SAY(address != NULL || is_static, "%s is missing", names[i]);
+        if (is_static && strcmp(names[i], "malloc") != 0 && strcmp(names[i], "free") != 0)
+            continue;
         if (address == NULL || dladdr(address, &info) == 0)
             continue;
         EXPECT_SAY(strcmp(info.dli_fname, ours.dli_fname) == 0, "%s is in %s", names[i], info.dli_fname);

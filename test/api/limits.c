@@ -33,7 +33,7 @@ static void every_entry_point_refuses_sizes_above_ptrdiff_max(void)
         FAILS(reallocarray(NULL, 1, size));
         FAILS(valloc(size));
         FAILS(pvalloc(size));
-        for (size_t alignment = 8; alignment <= (size_t)64 << 20; alignment *= 2) {
+        for (size_t alignment = 8; alignment != 0; alignment *= 2) { /* to 2^63, where a sum with the size wraps */
             FAILS(memalign(alignment, size));
             FAILS(aligned_alloc(alignment, size));
             void *untouched = &untouched;
@@ -73,8 +73,8 @@ static void products_that_overflow_fail(void)
     memset(block, 0x5a, 40);
     for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
         for (size_t step = 0; step < 4; step++) {
-            size_t one = factors[i], size = SIZE_MAX / one + 1 + step;
-            if (size == 0 || size > SIZE_MAX - 4 || __builtin_mul_overflow_p(one, size, (size_t)0) == 0)
+            size_t one = factors[i], size = SIZE_MAX / one + 1 + step, product;
+            if (!__builtin_mul_overflow(one, size, &product))
                 continue;
             FAILS(calloc(one, size));
             FAILS(calloc(size, one));

@@ -103,15 +103,6 @@ static void expand_never_reaches_a_neighbour(void)
     }
 }
 
-static long resident_kib(void)
-{
-    long pages = 0, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    REQUIRE(file != NULL && fscanf(file, "%ld %ld", &pages, &resident) == 2);
-    fclose(file);
-    return resident * (sysconf(_SC_PAGESIZE) / 1024);
-}
-
 static void collect_gives_free_memory_back(void)
 {
     static const size_t sizes[] = {48, 1000, 20000, 100000, 5000000};
@@ -124,13 +115,13 @@ static void collect_gives_free_memory_back(void)
             blocks[i] = malloc(sizes[s]);
             memset(blocks[i], 1, sizes[s]);
         }
-        EXPECT(resident_kib() - before > 55000);
+        EXPECT(!resident_is_known() || resident_kib() - before > 55000);
         for (size_t i = 0; i < count; i++)
             free(blocks[i]);
         free(blocks);
         hak_collect();
         long growth = resident_kib() - before;
-        EXPECT_SAY(growth < 3000, "blocks of %zu bytes: %ld KiB stayed", sizes[s], growth);
+        EXPECT_SAY(!resident_is_known() || growth < 3000, "blocks of %zu bytes: %ld KiB stayed", sizes[s], growth);
         EXPECT_SAY(hak_collect() <= 65536 * 4, "a second collect found much in blocks of %zu", sizes[s]);
     }
 }
@@ -152,7 +143,7 @@ static void collect_gives_pages_back_between_live_blocks(void)
         }
     hak_collect();
     long growth = resident_kib() - before;
-    EXPECT_SAY(growth < 12000, "%ld KiB for 1,000 blocks that hold one page each", growth);
+    EXPECT_SAY(!resident_is_known() || growth < 12000, "%ld KiB for 1,000 blocks that hold one page each", growth);
     for (int i = 0; i < COUNT; i += 100) {
         EXPECT(blocks[i][0] == (char)i && memcmp(blocks[i], blocks[i] + 1, SIZE - 1) == 0);
         free(blocks[i]);

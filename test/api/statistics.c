@@ -227,6 +227,35 @@ static void returned_bytes_grow_when_pages_go_back(void)
     EXPECT(after.resident_bytes + ((uint64_t)48 << 20) < before.resident_bytes + ((uint64_t)4 << 20));
 }
 
+static void a_child_sees_the_same_counts_and_goes_on_counting(void)
+{
+    static void *held[5000];
+    for (int i = 0; i < 5000; i++)
+        held[i] = malloc((size_t)(i % 70) * 29 + (i % 200 == 0 ? 50000u : 1u));
+    stats_read(&before);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        expect_failure_count = 0;
+        free(malloc(3000)); /* the child's first steps */
+        stats_read(&after);
+        EXPECT_SAY(after.live_bytes == before.live_bytes, "%llu and %llu", (unsigned long long)after.live_bytes,
+                   (unsigned long long)before.live_bytes);
+        EXPECT(after.large_count == before.large_count);
+        counts_begin();
+        for (int i = 0; i < 5000; i++)
+            counted_free(held[i]);
+        for (int i = 0; i < 3000; i++)
+            held[i] = counted_malloc((size_t)i * 3);
+        counts_compare();
+        _exit(expect_failure_count != 0);
+    }
+    int status = child_wait(child, 30);
+    EXPECT_SAY(status == 0, "status %#x", (unsigned)status);
+    for (int i = 0; i < 5000; i++)
+        free(held[i]);
+}
+
 static void an_older_and_a_newer_caller_get_their_part(void)
 {
     struct hak_stats part;
@@ -254,6 +283,7 @@ int main(void)
     RUN(ended_threads_and_remote_frees_are_counted);
     RUN(live_bytes_follow_what_is_held);
     RUN(returned_bytes_grow_when_pages_go_back);
+    RUN(a_child_sees_the_same_counts_and_goes_on_counting);
     RUN(an_older_and_a_newer_caller_get_their_part);
     return EXPECT_RESULT();
 }

@@ -151,14 +151,6 @@ static void *touch_a_mib(void *unused)
     }
     return NULL;
 }
-static long resident_kib(void)
-{
-    long pages = 0, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    REQUIRE(file != NULL && fscanf(file, "%ld %ld", &pages, &resident) == 2);
-    fclose(file);
-    return resident * (sysconf(_SC_PAGESIZE) / 1024);
-}
 static void memory_of_dead_threads_is_used_again(void)
 {
     long before = resident_kib();
@@ -168,7 +160,7 @@ static void memory_of_dead_threads_is_used_again(void)
         pthread_join(thread, NULL);
     }
     long after = resident_kib();
-    EXPECT_SAY(after - before < 64 * 1024, "%ld KiB grew to %ld", before, after);
+    EXPECT_SAY(!resident_is_known() || after - before < 64 * 1024, "%ld KiB grew to %ld", before, after);
 }
 
 int main(void)

@@ -3,6 +3,8 @@
  * Owns:    a few pthread keys, so that destructors run before and after the library's own.
  * Threads: a key's destructor runs in the ending thread, up to PTHREAD_DESTRUCTOR_ITERATIONS rounds;
  *          one that sets its key again is called after the library's own thread-end work.
+ *
+ * ctest: timeout=300
  */
 #include "expect.h"
 

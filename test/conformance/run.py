@@ -25,14 +25,14 @@ import time
 SKIPPED = 77
 SECONDS_MAX = 180
 
-# The list of FEATURES: what applies to a replacement of malloc. (folder, name)
+# What applies to a replacement of malloc: (folder, name).
 TESTS = [("malloc", name) for name in """
     tst-calloc tst-free-errno tst-mallinfo2 tst-malloc tst-malloc-backtrace tst-malloc-check
     tst-malloc-fork-deadlock tst-malloc-stats-cancellation tst-malloc-tcache-leak tst-malloc-thread-exit
-    tst-malloc-thread-fail tst-malloc-too-large tst-malloc-usable tst-malloc_info tst-mallocalign1
+    tst-malloc-thread-fail tst-malloc-too-large tst-malloc_info tst-mallocalign1
     tst-mallocfork tst-mallocfork2 tst-mallocfork3 tst-mallopt tst-memalign tst-obstack tst-posix_memalign
     tst-pvalloc tst-pvalloc-fortify tst-realloc tst-reallocarray tst-tcfree1 tst-tcfree2 tst-tcfree3
-    tst-trim1 tst-valloc tst-aligned-alloc tst-alloc_buffer tst-dynarray tst-scratch_buffer mallocbug
+    tst-trim1 tst-valloc tst-aligned-alloc tst-dynarray mallocbug
 """.split()] + [("nptl", "tst-tls3-malloc")]
 
 # Tests of glibc's malloc itself, not of malloc as its users see it: they are built and run, and their
@@ -47,6 +47,8 @@ NOT_APPLICABLE = {
     "tst-mallocstate, tst-compathooks-*": "need libc_malloc_debug.so, which is a second malloc to preload",
     "tst-interpose-*": "bring a malloc of their own into the program; HAKMEM is not called",
     "tst-mxfast, tst-safe-linking, tst-*-tunables": "GLIBC_TUNABLES and the lists inside glibc's heap",
+    "tst-malloc-usable": "needs MALLOC_CHECK_ of libc_malloc_debug.so",
+    "tst-alloc_buffer, tst-scratch_buffer": "functions inside glibc that no program can call",
     "tst-mtrace": "reads the trace of glibc's debugging malloc",
 }
 

@@ -14,7 +14,7 @@ enum { LIVE_MAX = 4096 };
 
 struct live {
     char *block;
-    size_t bytes, usable;
+    size_t bytes, usable, alignment; /* alignment: 0 where none was asked for */
     uint64_t owner, priority;
     struct live *left, *right;
 };
@@ -124,8 +124,9 @@ static void live_take(char *block, size_t bytes, size_t alignment, struct random
     if (block == NULL)
         failed("allocation failed", NULL);
     struct live *live = pool_free[--pool_free_count];
-    *live = (struct live){.block = block, .bytes = bytes, .usable = malloc_usable_size(block), .owner = owner_next++};
-    if (((uintptr_t)block & (alignment - 1)) != 0 || ((uintptr_t)block & 15) != 0)
+    *live = (struct live){.block = block, .bytes = bytes, .usable = malloc_usable_size(block), .owner = owner_next++,
+                          .alignment = alignment};
+    if ((alignment != 0 && ((uintptr_t)block & (alignment - 1)) != 0) || ((uintptr_t)block & 15) != 0)
         failed("wrong alignment", live);
     if (live->usable < bytes)
         failed("usable size below the request", live);
@@ -157,10 +158,15 @@ static void call_release(size_t index, struct random_state *random)
 {
     struct live *live = table[index];
     char *block = live->block;
-    size_t bytes = live->bytes;
+    size_t bytes = live->bytes, alignment = live->alignment;
     live_drop(index);
     switch (random_next(random) & 7) {
-    case 0: free_sized(block, bytes); break;
+    case 0:
+        if (alignment != 0)
+            free_aligned_sized(block, alignment, bytes);
+        else
+            free_sized(block, bytes);
+        break;
     case 1: if (realloc(block, 0) != NULL) failed("realloc to zero gave a block", live); break;
     case 2: hak_free_at(block, 0); break;
     default: free(block);
@@ -179,7 +185,7 @@ static void call_resize(size_t index, struct random_state *random)
         failed("realloc failed", live);
     if (stamp_check(block, from, kept, owner) != SIZE_MAX)
         failed("realloc changed contents", live);
-    live_take(block, to, 16, random);
+    live_take(block, to, 0, random);
 }
 
 static void call_expand(size_t index, struct random_state *random)
@@ -218,7 +224,7 @@ static void call_allocate(struct random_state *random)
         for (size_t i = 0; block != NULL && i < count * size; i++)
             if (block[i] != 0)
                 failed("calloc gave dirty memory", NULL);
-        live_take(block, count * size, 16, random);
+        live_take(block, count * size, 0, random);
         break;
     }
     case 2: {
@@ -236,12 +242,12 @@ static void call_allocate(struct random_state *random)
     }
     case 4: {
         struct hak_block got = hak_alloc_at_least(size);
-        live_take((char *)got.ptr, got.bytes, 16, random);
+        live_take((char *)got.ptr, got.bytes, 0, random);
         break;
     }
-    case 5: live_take((char *)hak_alloc_at(size, 0), size, 16, random); break;
-    case 6: live_take((char *)realloc(NULL, size), size, 16, random); break;
-    default: live_take((char *)malloc(size), size, 16, random);
+    case 5: live_take((char *)hak_alloc_at(size, 0), size, 0, random); break;
+    case 6: live_take((char *)realloc(NULL, size), size, 0, random); break;
+    default: live_take((char *)malloc(size), size, 0, random);
     }
 }
 
@@ -253,6 +259,12 @@ static void sequence_run(uint64_t this_seed, uint64_t iterations)
     live_count = pool_free_count = live_bytes = 0;
     for (int i = 0; i < LIVE_MAX; i++)
         pool_free[pool_free_count++] = &pool[i];
+    if (seed % 4 == 0) { /* every fourth seed under other options */
+        static const char *const words[] = {"1024", "8192", "65536"}, *const delays[] = {"0", "800"}, *const free_mb[] = {"0", "8"};
+        hak_option_set("word_bytes", words[random_below(&random, 3)]);
+        hak_option_set("purge_delay_ms", delays[random_below(&random, 2)]);
+        hak_option_set("free_max_mb", free_mb[random_below(&random, 2)]);
+    }
     size_t target = (size_t)16 << random_below(&random, 8);
     for (step = 0; step < iterations; step++) {
         if (step % 512 == 0 && random_below(&random, 3) == 0) /* the program breathes */

@@ -123,8 +123,11 @@ def count(path):
 
 def compiler_of(library):
     text = output("readelf", "-p", ".comment", library)
-    found = re.search(r"(GCC|clang)[^\d\n]*(?:\([^)]*\) )?(\d+\.\d+)", text)
-    return f"{found.group(1).lower()}-{found.group(2)}" if found else "unknown"
+    for name in ("clang", "GCC"):  # the start-up objects are GCC's in either case
+        found = re.search(name + r"[^\d\n]*(?:\([^)]*\) )?(\d+\.\d+)", text)
+        if found:
+            return f"{name.lower()}-{found.group(1)}"
+    return "unknown"
 
 
 def read_table():

@@ -3,17 +3,17 @@
 
 int main(void)
 {
-    /* The slab is cut and the block exists, but malloc never returned it: it is free, and is called so. */
-    warm_up(1008);
-    char *block = malloc(1008);
-    uintptr_t slab = (uintptr_t)block & ~(uintptr_t)65535;
-    size_t index = 64;
-    void *last = hidden((void *)(slab + index * 1008));
-    for (int i = 0; i < 10; i++)
-        if (hidden(malloc(1008)) == last)
-            return 0;
-    expect_double_free("free", last, 1008);
-    expect_never("free", last);
-    free(last);
+    /* The slab is cut and the block exists, but malloc never returned it: it is free, and is called so. The
+     * highest block handed out so far is taken, and one well above it, beyond the thread's current word. */
+    enum { SIZE = 1024 };
+    uintptr_t highest = 0;
+    for (int i = 0; i < 40; i++) {
+        uintptr_t block = (uintptr_t)malloc(SIZE);
+        highest = block > highest ? block : highest;
+    }
+    void *never = hidden((void *)(highest + 20 * SIZE));
+    expect_double_free("free", never, SIZE);
+    expect_never("free", never);
+    free(never);
     return 0;
 }

@@ -2,12 +2,12 @@
 """Check the protocols' models: run.py [--build DIRECTORY]
 
 Owns:      DIRECTORY/model: a copy of this crate, a corrected copy of loom, what cargo makes.
-Exit code: 0 all proved and refuted, 77 not to be had here (no cargo, or no way to fetch loom), else 1.
+Exit code: 0 all proved and refuted, 77 not to be had here (no or an old cargo, no way to fetch loom), else 1.
 
-loom 0.7.2 as it is published misses executions (tokio-rs/loom, issues 166 and 392): its search for orders that
-matter takes a load to depend on stores only, but remembers one last access of either kind, so that a thread's own
-load hides another thread's earlier one from the store behind it. Here loads depend on loads as well: more
-executions than needed, none missed. tests/checker.rs fails without the correction.
+loom 0.7.2 as it is published misses executions (tokio-rs/loom, issues 166 and 392): its search for orders
+that matter takes a load to depend on stores only, but remembers one last access of either kind, so that a
+thread's own load hides another thread's earlier one from the store behind it. Here loads depend on loads as
+well: more executions than needed, none missed. tests/checker.rs fails without the correction.
 """
 
 import argparse
@@ -21,8 +21,17 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SKIPPED = 77
+CARGO_MIN = (1, 78)
 FAULT = "Action::Load => self.last_non_load_access.as_ref(),"
 CORRECTION = "Action::Load => self.last_access.as_ref(),"
+
+
+def cargo_version() -> tuple[int, int] | None:
+    if not shutil.which("cargo"):
+        return None
+    run = subprocess.run(["cargo", "--version"], capture_output=True, text=True, check=False)
+    found = re.search(r"(\d+)\.(\d+)", run.stdout)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def put(path: Path, text: str) -> None:
@@ -74,28 +83,32 @@ def test(crate: Path, loom: Path, target: Path) -> int:
     command = ["cargo", "test", "--release", "--offline", "--config", f'patch.crates-io.loom.path="{loom}"',
                "--target-dir", str(target), "--no-fail-fast", "--", "--test-threads", "1", "--nocapture"]
     counts = {"proved": 0, "refuted": 0, "FAILED": 0}
-    with subprocess.Popen(command, cwd=crate, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout and process.stderr
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=crate, stdout=pipe, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout
+        lines = []
         for line in process.stdout:
+            lines.append(line)
             found = re.search(r"(proved|refuted|FAILED)    ?\s*(.*)", line)
             if found and ":" in found[2]:
                 counts[found[1]] += 1
                 print(f"{found[1]:9} {found[2]}", flush=True)
             elif "not corrected" in line or "panicked" in line:
                 print(line.rstrip())
-        errors = process.stderr.read()
     if process.returncode and not sum(counts.values()):
-        print(errors, file=sys.stderr)
-    print(f"models: {counts['proved']} proved, {counts['refuted']} mutants refuted, {counts['FAILED']} failed")
-    return 0 if process.returncode == 0 and counts["proved"] and not counts["FAILED"] else 1
+        print("".join(lines[-40:]), file=sys.stderr)
+    proved, refuted, failed = counts.values()
+    print(f"models: {proved} proved, {refuted} mutants refuted, {failed} failed")
+    return 0 if process.returncode == 0 and proved and not failed else 1
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Check the protocols' models with loom.")
     parser.add_argument("--build", type=Path, default=HERE / "target", help="where to work (default: target)")
     work = parser.parse_args().build.resolve() / "model"
-    if not shutil.which("cargo"):
-        print("model: skipped: no cargo")
+    version = cargo_version()
+    if version is None or version < CARGO_MIN:
+        print(f"model: skipped: cargo {CARGO_MIN[0]}.{CARGO_MIN[1]} or newer is needed")
         return SKIPPED
     crate, loom = work / "crate", work / "loom"
     copy_crate(crate)

@@ -43,7 +43,7 @@ set -e -o pipefail
 rm -rf files; mkdir files
 seq 1 300000 | sort -R --random-source=<(yes) | tee files/numbers | sort -n --parallel=4 -S 8M | tail -3
 for i in 1 2 3 4 5 6 7 8; do seq $i 3 40000 > files/part$i; done
-tar cf - files | xz -2 -T2 | tee files.tar.xz | sha256sum
+tar cf - --sort=name --mtime=@0 --owner=0 --group=0 files | xz -2 -T2 | tee files.tar.xz | sha256sum
 xz -dc files.tar.xz | tar tf - | sort
 grep -c '[37]\{2\}' files/numbers
 awk '{ count[$1 % 997] += $1 } END { for (k in count) print k, count[k] }' files/numbers | sort | md5sum

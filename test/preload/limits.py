@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""limits.py - programs run under HAKMEM where the system is tight: ulimit -v, no madvise, overcommit 2, few maps."""
+"""limits.py - programs run under HAKMEM where the system is tight: ulimit -v, no madvise, overcommit 2, few maps.
+
+Some settings are the whole machine's for a moment, so nothing else may run beside this.  ctest: serial
+"""
 import contextlib
 import resource
 import os
@@ -43,7 +46,7 @@ def setting(path, value):
 
 
 def main():
-    suite = Suite("limits", __doc__)
+    suite = Suite("limits", __doc__.split("\n")[0])
     breathe = compile_c(suite, "breathe")
     refuse = compile_c(suite, "refuse_madvise")
     python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else "python3"
@@ -77,6 +80,16 @@ def main():
     suite.works("no madvise: sqlite3", filtered("sqlite3", "small.db", sql), says=b"5000|12502500|row 999")
     suite.works("no madvise: a program that breathes", filtered(breathe, "8", "3", "24"), says=b"breathed")
     suite.works("no madvise: python3", filtered(python, "-c", THREADS), says=b"4 ", env={"PYTHONMALLOC": "malloc"})
+
+    # The tests over exported symbols themselves, where the build has them: contents and zeros must hold when
+    # nothing can be given back.
+    for kind, name in (("api", "calloc_zero"), ("api", "realloc_contents"), ("api", "contents"), ("fuzz", "sequence"), ("stress", "large_blocks")):
+        def program(kind=kind, name=name):
+            path = os.path.join(os.path.abspath(suite.arguments.build), "test", kind, f"{kind}_{name}")
+            if not os.path.exists(path):
+                raise Skip(f"{path} was not built")
+            return filtered(path)()
+        suite.works(f"no madvise: {kind}/{name}", program, preload=False, env={"HAK_STRESS_SECONDS": "3"})
 
     def under_setting(path, value, *argv, says):
         def judge():

@@ -3,6 +3,8 @@
  * Owns:    a table of slots, as strangers.c.
  * Threads: four workers; the main thread forks. A child holds what the workers had not in hand at that
  *          moment; it verifies and frees all of it, allocates, starts threads, and ends. Deadline: 30 s.
+ *
+ * ctest: native
  */
 #include "stress.h"
 
@@ -77,6 +79,8 @@ static void child_live(uint64_t round)
 int main(void)
 {
     seed = random_seed("forks");
+    struct random_state options = {seed};
+    options_choose(&options);
     double end_seconds = clock_seconds() + stress_seconds(7);
     pthread_t threads[THREADS];
     for (uintptr_t i = 0; i < THREADS; i++)

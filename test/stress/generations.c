@@ -53,6 +53,8 @@ static void *live(void *argument)
 int main(void)
 {
     seed = random_seed("generations");
+    struct random_state options = {seed};
+    options_choose(&options);
     end_seconds = clock_seconds() + stress_seconds(6);
     atomic_store(&live_lines, LINES);
     for (uintptr_t i = 0; i < LINES; i++) {

@@ -6,7 +6,6 @@
  */
 #include "stress.h"
 
-#include <hakmem/hakmem.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -118,6 +117,8 @@ static void *work(void *argument)
 int main(void)
 {
     seed = random_seed("large_blocks");
+    struct random_state options = {seed};
+    options_choose(&options);
     end_seconds = clock_seconds() + stress_seconds(6);
     pthread_t threads[THREADS];
     for (uintptr_t i = 0; i < THREADS; i++)

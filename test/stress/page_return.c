@@ -6,7 +6,6 @@
  */
 #include "stress.h"
 
-#include <hakmem/hakmem.h>
 #include <pthread.h>
 #include <stdatomic.h>
 

@@ -3,6 +3,8 @@
  * Owns:    a timer signal at a high rate.
  * Why:     not promised to work from handlers, but never to spin or deadlock; a handler that only takes time
  *          must change nothing. The first part checks contents; the second, in a child, only that it ends.
+ *
+ * ctest: native
  */
 #include "stress.h"
 

@@ -44,6 +44,8 @@ static void *work(void *argument)
 int main(void)
 {
     seed = random_seed("strangers");
+    struct random_state options = {seed};
+    options_choose(&options);
     end_seconds = clock_seconds() + stress_seconds(6);
     pthread_t threads[THREADS];
     for (uintptr_t i = 0; i < THREADS; i++)

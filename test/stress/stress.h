@@ -10,6 +10,8 @@
 
 #include "../api/expect.h"
 
+#include <hakmem/hakmem.h>
+
 struct stamp {
     uint64_t mark, owner;
     size_t bytes;
@@ -128,6 +130,27 @@ EXPECT_UNUSED static void *block_resize(struct random_state *random, void *block
         }
     block_stamp(moved, bytes, owner);
     return moved;
+}
+
+/* Half of all runs change options, so that every run of many meets other paths; the seed decides. */
+EXPECT_UNUSED static void options_choose(struct random_state *random)
+{
+    static const struct {
+        const char *name, *values[4];
+    } choices[] = {
+        {"word_bytes", {"1024", "4096", "8192", "65536"}},   {"relist_share", {"1", "8", "8", "64"}},
+        {"purge_delay_ms", {"0", "5", "800", "60000"}},      {"free_max_mb", {"0", "1", "8", "256"}},
+        {"free_share", {"1", "8", "64", "1024"}},
+    };
+    if (random_next(random) & 1)
+        return;
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        const char *value = choices[i].values[random_below(random, 4)];
+        EXPECT(hak_option_set(choices[i].name, value) == 0);
+        printf(" %s=%s", choices[i].name, value);
+    }
+    printf("\n");
+    fflush(stdout);
 }
 
 /* HAK_STRESS_SECONDS soaks: each test then takes that long. */

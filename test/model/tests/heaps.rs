@@ -307,8 +307,7 @@ fn slabs_are_taken(mutant: Mutant) {
 /// Strangers mail a heap while its thread ends: in the end no mail lies in a dead heap.
 fn mail_for_the_dying(mutant: Mutant) {
     let world = World::new(&[], mutant);
-    let threads =
-        [spawn(&world, |world| world.send_mail(0)), spawn(&world, |world| world.send_mail(0))];
+    let threads = [spawn(&world, |world| world.send_mail(0)), spawn(&world, |world| world.send_mail(0))];
     world.collect_mail(0);
     world.leave(0);
     threads.into_iter().for_each(|thread| thread.join().unwrap());

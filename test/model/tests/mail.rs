@@ -492,16 +492,24 @@ fn a_dead_heaps_slab_moves_to_another_heap() {
 fn mutants_are_refuted() {
     refute("mail: words before mailed", "lost", || last_blocks(WordsBeforeMailed));
     refute("mail: a stranger looks again after its OR", RACE, || last_blocks(StrangerLooksAgain));
-    refute("mail: waiting release ignores empty mail", "never released", || last_blocks(ReleaseWaitsForMailButIgnoresEmpty));
+    refute("mail: waiting release ignores empty mail", "never released", || {
+        last_blocks(ReleaseWaitsForMailButIgnoresEmpty)
+    });
     refute("mail: the stranger's OR is relaxed", RACE, || last_blocks(StrangerOrsRelaxed));
     refute("mail: the collector's exchange is relaxed", RACE, || last_blocks(CollectorSwapsRelaxed));
     refute("mail: every stranger pushes", "the mailbox is a ring", || last_blocks(NotifiersDoNotMark));
     refute("mail: next is read late", "lost", || two_slabs(NextAfterMailed));
     refute("mail: the push is relaxed", "lost", || two_slabs(PushRelaxed));
     refute("mail: cut without a check", "never hears", || cut_anew(CutWithoutCheck, Cut::Rmw));
-    refute("mail: the cutter's check is a load", "never hears", || cut_anew(CutChecksWithPlainLoad, Cut::Rmw));
-    refute("mail: checked before owner is stored", "never hears", || cut_anew(CutChecksBeforeOwner, Cut::Rmw));
-    refute("mail: mailed cleared before the live test", RACE, || cut_anew(MailedClearedBeforeLiveTest, Cut::Rmw));
+    refute("mail: the cutter's check is a load", "never hears", || {
+        cut_anew(CutChecksWithPlainLoad, Cut::Rmw)
+    });
+    refute("mail: checked before owner is stored", "never hears", || {
+        cut_anew(CutChecksBeforeOwner, Cut::Rmw)
+    });
+    refute("mail: mailed cleared before the live test", RACE, || {
+        cut_anew(MailedClearedBeforeLiveTest, Cut::Rmw)
+    });
     refute("mail: not forwarded", "another heap's", || slab_of_a_dead_heap(NoForward));
     refute("mail: no abort on bits & remote", "exactly once", || freed_twice(NoAbortOnBoth, false));
 }

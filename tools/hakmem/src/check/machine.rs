@@ -1,0 +1,119 @@
+//! machine.rs - what the kernel, its settings and the limits of a process mean for the library.
+//!
+//! Every rule here answers to a fallback of the library (ARCHITECTURE.md): none of them stops it, but those
+//! that make programs fail which ran before are serious.
+
+use super::{Finding, note, ok, serious, warning};
+use crate::system;
+use crate::text::{bytes, count};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// `process` is whose limits count: "self", or a process's number.
+pub fn check(process: &str, findings: &mut Vec<Finding>) {
+    kernel_check(findings);
+    settings_check(findings);
+    limits_check(process, findings);
+    super::preloads_check(&system::system_preloads(), "/etc/ld.so.preload", findings);
+}
+
+fn kernel_check(findings: &mut Vec<Finding>) {
+    let release = system::kernel_release().unwrap_or_else(|| "of unknown release".to_owned());
+    let mut missing = Vec::new();
+    if !system::can_return_pages() {
+        missing.push("madvise (pages cannot be returned: memory stays at its peak)");
+    }
+    if !system::can_return_pages_in_bulk() {
+        missing.push("process_madvise for oneself (each run of pages costs a call; Linux 6.13 has it)");
+    }
+    if !system::can_wipe_on_fork() {
+        missing.push("MADV_WIPEONFORK (children of a raw clone are not recognised; Linux 4.14 has it)");
+    }
+    if !system::can_move_pages() {
+        missing.push("MREMAP_DONTUNMAP (growing blocks are copied, not moved; Linux 5.7 has it)");
+    }
+    if missing.is_empty() {
+        findings.push(ok(format!("kernel {release} has every call that the library likes to use")));
+    }
+    for call in missing {
+        findings.push(note(
+            format!("kernel {release} here lacks {call}"),
+            "a newer kernel, or a seccomp filter that allows it",
+        ));
+    }
+    let page_bytes = system::page_bytes();
+    if page_bytes != 4096 {
+        let what = format!("pages are of {}: memory goes back in coarser steps", bytes(page_bytes));
+        findings.push(note(what, "nothing, the library reads it at run time"));
+    }
+}
+
+fn settings_check(findings: &mut Vec<Finding>) {
+    match system::huge_page_setting().as_deref() {
+        Some("always") => findings.push(note(
+            "transparent huge pages are set to always: the library refuses them until memory is dense and old",
+            "nothing; madvise in /sys/kernel/mm/transparent_hugepage/enabled keeps the rest of a program small too",
+        )),
+        Some("never") => findings.push(note(
+            "transparent huge pages are set to never: large, dense heaps get none",
+            "write madvise to /sys/kernel/mm/transparent_hugepage/enabled",
+        )),
+        _ => {}
+    }
+    if system::overcommit_mode() == Some(2) {
+        findings.push(warning(
+            "overcommit_memory is 2: the kernel counts committed memory, and malloc fails at its limit, not before \
+             memory is short",
+            "sysctl vm.overcommit_memory=0 unless you need that strictness",
+        ));
+    }
+    // The library keeps its own mappings under 8,192; 65,530 is the kernel's default.
+    match system::mapping_count_max() {
+        Some(limit) if limit < 16384 => findings.push(warning(
+            format!("max_map_count is {}, and a program may run out of mappings", count(limit)),
+            "sysctl vm.max_map_count=65530",
+        )),
+        Some(limit) if limit < 65530 => findings.push(note(
+            format!("max_map_count is {}, below the kernel's default", count(limit)),
+            "sysctl vm.max_map_count=65530 for programs with many mappings of their own",
+        )),
+        _ => {}
+    }
+}
+
+fn limits_check(process: &str, findings: &mut Vec<Finding>) {
+    match system::limit(process, "Max address space") {
+        Some(limit) if limit < 64 * MIB => findings.push(serious(
+            format!("address space is limited to {} (ulimit -v): programs may not even start", bytes(limit)),
+            "ulimit -v unlimited; to bound memory use a control group (systemd-run -p MemoryMax=...)",
+        )),
+        Some(limit) => findings.push(warning(
+            format!(
+                "address space is limited to {} (ulimit -v): memory is mapped piece by piece, and malloc fails where \
+                 space is short, not memory",
+                bytes(limit)
+            ),
+            "ulimit -v unlimited; to bound memory use a control group (systemd-run -p MemoryMax=...)",
+        )),
+        // The probe runs in this process; it says nothing of another one's limits.
+        None if process == "self" => match system::reservation_bytes() {
+            granted if granted < GIB => findings.push(warning(
+                format!("only {} of address space can be reserved", bytes(granted)),
+                "look for a sandbox or an emulator around this shell",
+            )),
+            granted => findings.push(ok(format!("{} of address space can be reserved", bytes(granted)))),
+        },
+        None => {}
+    }
+    if let Some(limit) = system::limit(process, "Max data size") {
+        findings.push(warning(
+            format!("writable memory is limited to {} (ulimit -d)", bytes(limit)),
+            "ulimit -d unlimited; to bound memory use a control group (systemd-run -p MemoryMax=...)",
+        ));
+    }
+    if let Some((limit, file)) = system::group_memory_max(process) {
+        let what = format!("a control group limits memory to {} ({})", bytes(limit), file.display());
+        findings.push(note(what, "nothing; the kernel ends the largest program when it is full"));
+    }
+}

@@ -1,0 +1,195 @@
+//! cli.rs - the command line: what may be said, and what is said back when it is wrong.
+//!
+//! Rule: bad input is one line and status 2. clap finds what is wrong; its pages of explanation are cut to
+//!       the line.
+
+use crate::cmd;
+use crate::library;
+use crate::options::{OPTIONS, OptionRow, Value};
+use crate::process;
+use crate::text::{self, Failure};
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+const EXAMPLES: &str = "Examples:
+  hakmem run -- python3 work.py              start a program with the library
+  hakmem run --report -- sqlite3 data.db     and say at its end what became of memory
+  hakmem run --purge-delay-ms 100 -- git gc  set an option of the library
+  hakmem options purge_delay_ms              what an option does
+  hakmem doctor redis-server                 what would keep the library from working well";
+
+const RUN_EXAMPLES: &str = "Examples:
+  hakmem run -- git gc
+  hakmem run --report=full -- python3 work.py
+  hakmem run --report-json memory.json --free-max-mb 64 -- sqlite3 data.db < queries.sql
+
+The exit status is the program's; if it dies of a signal, so does this command.
+125: nothing was started (no library). 126: PROGRAM cannot be executed. 127: there is none.
+The library is $HAKMEM_LIB, or libhakmem.so beside this command, in ../lib of its folder,
+or in the system's library folders.";
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default());
+
+/// Start programs under the HAKMEM allocator, and see what it does for them
+#[derive(Parser)]
+#[command(name = "hakmem", after_help = EXAMPLES, styles = STYLES, disable_version_flag = true)]
+#[command(disable_help_subcommand = true, max_term_width = 110)]
+struct Cli {
+    /// Print the version of this command and of the library it finds
+    #[arg(short = 'V', long)]
+    version: bool,
+
+    #[command(subcommand)]
+    command: Option<Commands>,
+}
+
+#[derive(Subcommand)]
+enum Commands {
+    /// Start a program with the library
+    #[command(after_help = RUN_EXAMPLES, override_usage = "hakmem run [OPTIONS] [--] PROGRAM [ARGUMENT]...")]
+    Run(cmd::run::Arguments),
+    /// List the library's options, or explain one
+    Options(cmd::options::Arguments),
+    /// Say what on this machine or in a program keeps the library from working well
+    Doctor(cmd::doctor::Arguments),
+}
+
+/// Does what the command line says; the exit status is the result.
+pub fn run() -> Result<u8, Failure> {
+    let matches = match command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            process::end_on_broken_pipe();
+            let _ = error.print();
+            return Ok(0);
+        }
+        Err(error) => return Err(Failure::usage(line_of(&error))),
+    };
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| Failure::usage(line_of(&error)))?;
+    if !matches!(cli.command, Some(Commands::Run(_))) {
+        process::end_on_broken_pipe();
+    }
+    match cli.command {
+        _ if cli.version => version_print(),
+        Some(Commands::Run(arguments)) => {
+            let set = matches.subcommand_matches("run").map(options_set).unwrap_or_default();
+            cmd::run::run(&arguments, &set)
+        }
+        Some(Commands::Options(arguments)) => cmd::options::run(&arguments),
+        Some(Commands::Doctor(arguments)) => cmd::doctor::run(&arguments),
+        None => Err(Failure::usage("no command given; hakmem --help lists them")),
+    }
+}
+
+fn command() -> Command {
+    let flags = OPTIONS.iter().filter(|row| !is_own(row)).map(option_flag);
+    Cli::command().mut_subcommand("run", |run| run.args(flags))
+}
+
+/// --report is this command's own; it tells the library where to write.
+fn is_own(row: &OptionRow) -> bool {
+    row.name == "report"
+}
+
+fn option_flag(row: &'static OptionRow) -> Arg {
+    let help = match row.value {
+        _ if row.is_switch() => row.text.to_owned(),
+        Value::Number { default, min, max } => format!("{} [{min} to {max}; default {default}]", row.text),
+        Value::Text => row.text.to_owned(),
+    };
+    let flag = Arg::new(row.name).long(row.flag).help(help).help_heading("Options of the library");
+    if row.is_switch() {
+        flag.num_args(0..=1).require_equals(true).default_missing_value("1").value_name("0|1")
+    } else {
+        flag.value_name(if row.value == Value::Text { "TEXT" } else { "N" })
+    }
+}
+
+/// The library's options that were given by their own flags.
+fn options_set(matches: &ArgMatches) -> Vec<(&'static OptionRow, String)> {
+    let rows = OPTIONS.iter().filter(|row| !is_own(row));
+    rows.filter_map(|row| Some((row, matches.get_one::<String>(row.name)?.clone()))).collect()
+}
+
+fn version_print() -> Result<u8, Failure> {
+    println!("hakmem {}", env!("CARGO_PKG_VERSION"));
+    match library::find() {
+        Ok(library) => println!("libhakmem.so {} ({})", library.version_text(), library.path.display()),
+        Err(failure) => println!("no library: {}", failure.line),
+    }
+    Ok(0)
+}
+
+/// A clap error as one line.
+fn line_of(error: &clap::Error) -> String {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(texts)) => texts.first().cloned(),
+        _ => None,
+    };
+    match (error.kind(), context(ContextKind::InvalidArg), context(ContextKind::InvalidSubcommand)) {
+        (ErrorKind::UnknownArgument, Some(argument), _) => {
+            let argument = argument.split_whitespace().next().unwrap_or_default().to_owned();
+            let near = context(ContextKind::SuggestedArg).map(|near| format!("; did you mean {near}?"));
+            format!("there is no flag {argument}{}", near.unwrap_or_default())
+        }
+        (ErrorKind::InvalidSubcommand, _, Some(name)) => {
+            let command = Cli::command();
+            let names = command.get_subcommands().map(Command::get_name);
+            let near =
+                names.min_by_key(|known| strsim::damerau_levenshtein(known, &name)).unwrap_or("--help");
+            format!("there is no command {}; did you mean {near}?", text::quote(&name))
+        }
+        (ErrorKind::MissingRequiredArgument, Some(argument), _) => format!("{argument} is missing"),
+        _ => {
+            let text = error.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            line.strip_prefix("error: ").unwrap_or(line).to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(arguments: &[&str]) -> String {
+        let all = ["hakmem"].iter().chain(arguments);
+        line_of(&command().try_get_matches_from(all).expect_err("taken"))
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_option_has_its_flag() {
+        for row in OPTIONS.iter().filter(|row| !is_own(row)) {
+            let flag = format!("--{}={}", row.flag, row.default_text());
+            let matches = command().try_get_matches_from(["hakmem", "run", &flag, "true"]).unwrap();
+            let set = options_set(matches.subcommand_matches("run").unwrap());
+            assert_eq!(set.len(), 1);
+            assert_eq!((set[0].0.name, set[0].1.as_str()), (row.name, row.default_text().as_str()));
+        }
+    }
+
+    #[test]
+    fn a_switch_needs_no_value_and_takes_none_from_the_program() {
+        let matches = command().try_get_matches_from(["hakmem", "run", "--stats", "0", "--stats=x"]).unwrap();
+        let run = matches.subcommand_matches("run").unwrap();
+        assert_eq!(options_set(run)[0].1, "1");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_on_one_line() {
+        assert_eq!(refused(&["rnu"]), "there is no command rnu; did you mean run?");
+        assert_eq!(refused(&["run", "--stts", "true"]), "there is no flag --stts; did you mean --stats?");
+        assert_eq!(refused(&["run"]), "<PROGRAM>... is missing");
+        assert_eq!(refused(&["doctor", "-p", "x"]).lines().count(), 1);
+    }
+}

@@ -1,0 +1,5 @@
+//! One room per command. A command returns the exit status, or the one line that says why it could not.
+
+pub mod doctor;
+pub mod options;
+pub mod run;

@@ -1,0 +1,331 @@
+//! `hakmem run`: start a program with the library, and say at its end what became of memory.
+//!
+//! Without a report we become the program. With one we stay and wait: the library writes its statistics into
+//! a folder of ours, one file per process (HAKMEM_REPORT with %p), so that children which inherit the
+//! environment do not overwrite what the program itself reports.
+
+use crate::check;
+use crate::elf::{self, File};
+use crate::library::{self, Library};
+use crate::options::{self, OptionRow};
+use crate::process::{self, End, Launch, Outcome, signal_name};
+use crate::stats::Stats;
+use crate::summary::{self, Run};
+use crate::text::{self, Failure};
+use clap::ValueEnum;
+use serde_json::{Value, json};
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum ReportKind {
+    Short,
+    Full,
+}
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Say at the end, on standard error, what became of time and memory; =full has every class and counter
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "short")]
+    #[arg(value_name = "short|full", hide_possible_values = true)]
+    report: Option<ReportKind>,
+
+    /// Write the library's statistics and the kernel's figures to FILE at the end
+    #[arg(long, value_name = "FILE")]
+    report_json: Option<PathBuf>,
+
+    /// Set an option of the library; `hakmem options` lists them
+    #[arg(short, long, value_name = "NAME=VALUE")]
+    option: Vec<String>,
+
+    /// The program, looked up in PATH, and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Result<u8, Failure> {
+    let mut options = options_checked(&arguments.option, flags)?;
+    let library = library::find()?;
+    let program = process::program_find(&arguments.command[0])?;
+
+    // Where the library's own option asks for the JSON, it is ours to write: the program's, not the last
+    // process's.
+    let mut json_path = arguments.report_json.clone();
+    options.retain(|(row, value)| {
+        let is_report = row.name == "report";
+        if is_report {
+            json_path.get_or_insert_with(|| PathBuf::from(value));
+        }
+        !is_report
+    });
+    let mut changes: Vec<(String, OsString)> =
+        options.into_iter().map(|(row, value)| (row.variable(), OsString::from(value))).collect();
+    let preload = library::preload_value(&library.path, env::var_os("LD_PRELOAD").as_deref());
+    changes.push(("LD_PRELOAD".to_owned(), preload));
+
+    let obstacle = obstacle_to_preload(&program, &library);
+    if arguments.report.is_none() && json_path.is_none() {
+        if let Some(obstacle) = obstacle {
+            text::line_to_stderr(&format!(
+                "hakmem: note: {} runs without hakmem: {obstacle}",
+                text::quote(&program)
+            ));
+        }
+        return Err(launch(program, &arguments.command, &changes)?.exec());
+    }
+
+    let folder = ReportFolder::make()?;
+    let wanted = env::var_os("HAKMEM_REPORT");
+    changes.push(("HAKMEM_REPORT".to_owned(), folder.pattern()));
+    let outcome = launch(program.clone(), &arguments.command, &changes)?.wait()?;
+    let Reports { own, others } = folder.take(outcome.pid);
+    let other_count = others.len();
+    let stats = match &own {
+        Some(text) => Stats::parse(text).map_err(|reason| format!("what it wrote cannot be read ({reason})")),
+        None => Err(absence_reason(obstacle, &outcome)),
+    };
+    if let (Some(path), Some(text)) = (&wanted, &own) {
+        file_write(&path_with_pid(path, outcome.pid), text);
+    }
+    if let Some(path) = &json_path {
+        file_write(
+            &path_with_pid(path.as_os_str(), outcome.pid),
+            &json_report(own.as_deref(), &outcome, other_count),
+        );
+    }
+    let run = Run {
+        program: &text::quote(&arguments.command[0]),
+        library_version: &library.version_text(),
+        outcome: &outcome,
+        stats: stats.as_ref().map_err(String::as_str),
+        others: &others.iter().filter_map(|text| Stats::parse(text).ok()).collect::<Vec<_>>(),
+        is_full: arguments.report == Some(ReportKind::Full),
+    };
+    if arguments.report.is_some() {
+        text::line_to_stderr(summary::summary(&run).trim_end());
+    } else if let Err(reason) = &stats {
+        text::line_to_stderr(&format!("hakmem: no report from the library: {reason}"));
+    }
+    drop(folder); // before we may die of the program's signal
+    Ok(process::end_alike(outcome.end))
+}
+
+fn launch(program: PathBuf, command: &[OsString], changes: &[(String, OsString)]) -> Result<Launch, Failure> {
+    Launch::new(program, command, changes).map_err(|_| {
+        Failure::usage("an argument or a value holds a zero byte, which no program can be given")
+    })
+}
+
+/// The options by flag, then those by --option, each checked as the library would.
+fn options_checked(
+    by_name: &[String],
+    by_flag: &[(&'static OptionRow, String)],
+) -> Result<Vec<(&'static OptionRow, String)>, Failure> {
+    let mut options: Vec<(&'static OptionRow, String)> = Vec::new();
+    let named = by_name.iter().map(|assignment| {
+        let (name, value) = assignment
+            .split_once('=')
+            .ok_or_else(|| Failure::usage(format!("--option {} has no =VALUE", text::quote(assignment))))?;
+        Ok((options::find(name)?, value.to_owned()))
+    });
+    for given in by_flag.iter().cloned().map(Ok).chain(named) {
+        let (row, value) = given?;
+        if let Some(reason) = row.value_refused(&value) {
+            return Err(Failure::usage(reason));
+        }
+        options.retain(|(other, _)| other.name != row.name);
+        options.push((row, value));
+    }
+    Ok(options)
+}
+
+/// Why the loader would not preload the library into this program, if that is certain from the file.
+fn obstacle_to_preload(program: &Path, library: &Library) -> Option<String> {
+    let (file, headers) = check::program::examined_program(program, &mut Vec::new()).ok()??;
+    let Ok(File::Elf(ours)) = elf::open(&library.path) else { return None };
+    check::program::preload_obstacle(&file, &headers, Some((ours.machine, ours.is_64)))
+        .map(|obstacle| obstacle.what)
+}
+
+fn absence_reason(obstacle: Option<String>, outcome: &Outcome) -> String {
+    match (obstacle, outcome.end) {
+        (Some(obstacle), _) => obstacle,
+        (None, End::Signal(signal)) => format!("{} ended the program before it could", signal_name(signal)),
+        (None, End::Status(_)) => {
+            "the program ended by _exit, cleared its environment, changed its user or became \
+                                   a program that cannot be preloaded"
+                .to_owned()
+        }
+    }
+}
+
+fn json_report(own: Option<&str>, outcome: &Outcome, other_count: usize) -> String {
+    let own: Option<Value> = own.and_then(|text| serde_json::from_str(text).ok());
+    let mut report = own.filter(Value::is_object).unwrap_or_else(|| json!({}));
+    let usage = &outcome.usage;
+    let mut run = json!({
+        "wall_seconds": usage.wall.as_secs_f64(),
+        "user_seconds": usage.user.as_secs_f64(),
+        "system_seconds": usage.system.as_secs_f64(),
+        "resident_peak_bytes": usage.resident_peak_bytes,
+        "fault_count": usage.fault_count,
+        "disk_fault_count": usage.disk_fault_count,
+        "other_process_count": other_count,
+    });
+    match outcome.end {
+        End::Status(status) => run["exit_status"] = status.into(),
+        End::Signal(signal) => run["signal"] = signal_name(signal).into(),
+    }
+    report["run"] = run;
+    format!("{report:#}\n")
+}
+
+fn file_write(path: &Path, content: &str) {
+    if let Err(error) = fs::write(path, content) {
+        let path = text::quote(path);
+        text::line_to_stderr(&format!(
+            "hakmem: {path} cannot be written: {}",
+            crate::system::error_text(&error)
+        ));
+    }
+}
+
+/// %p is the process's number and %% is one %, as in the library.
+fn path_with_pid(path: &OsStr, pid: u32) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut rest = path.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
+        bytes.extend_from_slice(&rest[..at]);
+        match rest.get(at + 1) {
+            Some(b'p') => bytes.extend_from_slice(pid.to_string().as_bytes()),
+            Some(b'%') | None => bytes.push(b'%'),
+            Some(other) => bytes.extend_from_slice(&[b'%', *other]),
+        }
+        rest = rest.get(at + 2..).unwrap_or_default();
+    }
+    bytes.extend_from_slice(rest);
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+struct Reports {
+    own: Option<String>,
+    others: Vec<String>,
+}
+
+/// A private folder for the reports of the program and its children; gone when dropped.
+struct ReportFolder {
+    path: PathBuf,
+}
+
+impl ReportFolder {
+    fn make() -> Result<ReportFolder, Failure> {
+        let place = env::temp_dir();
+        let refused = |reason: String| {
+            Failure::start(format!(
+                "no folder for the report can be made in {}: {reason}",
+                text::quote(&place)
+            ))
+        };
+        // Absolute: the program may change its folder.
+        let absolute =
+            fs::canonicalize(&place).map_err(|error| refused(crate::system::error_text(&error)))?;
+        let template = absolute.join("hakmem-XXXXXX");
+        let name =
+            CString::new(template.as_os_str().as_bytes()).map_err(|error| refused(error.to_string()))?;
+        let name = name.into_raw();
+        let (made, error) = unsafe { (!libc::mkdtemp(name).is_null(), std::io::Error::last_os_error()) };
+        let name = unsafe { CString::from_raw(name) };
+        if !made {
+            return Err(refused(crate::system::error_text(&error)));
+        }
+        let folder = ReportFolder { path: PathBuf::from(OsString::from_vec(name.into_bytes())) };
+        if folder.pattern().len() > options::TEXT_BYTES_MAX {
+            return Err(refused("its name is too long".to_owned()));
+        }
+        Ok(folder)
+    }
+
+    /// What HAKMEM_REPORT is to be.
+    fn pattern(&self) -> OsString {
+        let folder = self.path.as_os_str().as_bytes();
+        let mut pattern: Vec<u8> = Vec::new();
+        for byte in folder {
+            pattern.extend_from_slice(if *byte == b'%' { b"%%" } else { std::slice::from_ref(byte) });
+        }
+        pattern.extend_from_slice(b"/%p.json");
+        OsString::from_vec(pattern)
+    }
+
+    /// What the process `pid` reported, and what others did.
+    fn take(&self, pid: u32) -> Reports {
+        let own_name = format!("{pid}.json");
+        let read = |name: &OsStr| {
+            fs::read(self.path.join(name)).ok().map(|text| String::from_utf8_lossy(&text).into_owned())
+        };
+        let is_other = |name: &OsString| {
+            let number = name.as_bytes().strip_suffix(b".json").unwrap_or_default();
+            !number.is_empty() && number.iter().all(u8::is_ascii_digit) && *name != OsStr::new(&own_name)
+        };
+        let names = fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        Reports {
+            own: read(OsStr::new(&own_name)),
+            others: names.filter(is_other).filter_map(|name| read(&name)).collect(),
+        }
+    }
+}
+
+impl Drop for ReportFolder {
+    fn drop(&mut self) {
+        // A child that ends later finds no folder, and says so itself.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_on_an_option_counts() {
+        let row = options::find("stats").ok().unwrap();
+        let flags = [(row, "1".to_owned())];
+        let options = options_checked(&["stats=0".to_owned()], &flags).unwrap();
+        assert_eq!(options.len(), 1);
+        assert_eq!(options[0].1, "0");
+    }
+
+    #[test]
+    fn options_are_checked_before_anything_is_started() {
+        for (assignment, line) in [
+            ("stats", "--option stats has no =VALUE"),
+            ("stats=2", "stats=2 is not a number from 0 to 1"),
+            ("statz=1", "there is no option statz; the nearest is stats"),
+        ] {
+            let failure = options_checked(&[assignment.to_owned()], &[]).err().unwrap();
+            assert_eq!((failure.status, failure.line.as_str()), (2, line));
+        }
+    }
+
+    #[test]
+    fn the_number_of_the_process_is_put_into_paths() {
+        assert_eq!(path_with_pid(OsStr::new("/a/%p-%p.json"), 42), Path::new("/a/42-42.json"));
+        assert_eq!(path_with_pid(OsStr::new("%d%"), 42), Path::new("%d%"));
+        assert_eq!(path_with_pid(OsStr::new("%%p"), 42), Path::new("%p"));
+    }
+
+    #[test]
+    fn others_reports_are_counted_and_the_folder_goes() {
+        let folder = ReportFolder::make().unwrap();
+        for name in ["7.json", "8.json", "9.json", "9.json.tmp", "x.json"] {
+            fs::write(folder.path.join(name), name).unwrap();
+        }
+        let reports = folder.take(7);
+        assert_eq!((reports.own.as_deref(), reports.others.len()), (Some("7.json"), 2));
+        assert_eq!(folder.take(6).own, None);
+        let path = folder.path.clone();
+        drop(folder);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,30 @@
+//! hakmem - start programs under the HAKMEM allocator, and see what it does for them.
+//!
+//! One room per command (cmd/); what they share stands beside them: the tables (options, stats), the library
+//! on this machine (library), programs as files (elf, shared_objects) and as processes (process), the machine
+//! (system), the doctor's rules (check/) and how we speak (text).
+
+mod check;
+mod cli;
+mod cmd;
+mod elf;
+mod library;
+mod options;
+mod process;
+mod shared_objects;
+mod stats;
+mod summary;
+mod system;
+mod text;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::run() {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => {
+            text::line_to_stderr(&format!("hakmem: {}", failure.line));
+            ExitCode::from(failure.status)
+        }
+    }
+}

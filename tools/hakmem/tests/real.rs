@@ -1,0 +1,133 @@
+//! The command with the real library, that of the build folder which HAK_TEST_BUILD names (the build's tests set
+//! it): the two must understand each other, and programs of this machine must give the same result with it as
+//! without.
+
+mod common;
+
+use common::{compile, folder, hakmem, output};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn library() -> Option<PathBuf> {
+    let library = std::env::var_os("HAK_TEST_BUILD").map(|build| PathBuf::from(build).join("libhakmem.so"));
+    // e_machine of the two: another machine's library cannot be tried here.
+    let machine = |path: &Path| fs::read(path).ok().and_then(|bytes| bytes.get(18..20).map(<[u8]>::to_vec));
+    let fits = |path: &PathBuf| {
+        machine(path).is_some_and(|theirs| Some(theirs) == machine(Path::new("/proc/self/exe")))
+    };
+    let library = library.filter(fits);
+    if library.is_none() {
+        eprintln!("skipped: HAK_TEST_BUILD names no build with a library for this machine");
+    }
+    library
+}
+
+fn hakmem_with(library: &PathBuf, arguments: &[&str]) -> Command {
+    let mut command = hakmem(arguments);
+    command.env("HAKMEM_LIB", library);
+    command
+}
+
+#[test]
+fn the_librarys_version_is_read_from_its_file() {
+    let Some(library) = library() else { return };
+    let (_, stdout, _) = output(&mut hakmem_with(&library, &["--version"]));
+    let header =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../include/hakmem/hakmem.h")).unwrap();
+    let (_, version) = header.split_once("#define HAKMEM_VERSION \"").unwrap();
+    let version = version.split('"').next().unwrap();
+    assert!(stdout.contains(&format!("libhakmem.so {version} (")), "{stdout}");
+}
+
+#[test]
+fn every_number_that_the_report_needs_is_there() {
+    let Some(library) = library() else { return };
+    let folder = folder("real");
+    let source = "#include <stdlib.h>\nint main(void) { void *volatile p; for (int i = 0; i < 10000; i++) p = malloc(100);\n\
+                  p = malloc(1 << 20); return p == 0; }";
+    assert!(compile(&folder, "allocates", source, &["-O0"]));
+    let path = folder.join("report.json");
+    let program = folder.join("allocates");
+    let arguments = ["run", "--report", "--report-json", path.to_str().unwrap(), program.to_str().unwrap()];
+    let (code, _, stderr) = output(&mut hakmem_with(&library, &arguments));
+    assert_eq!(code, Some(0), "{stderr}");
+    let report: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    for key in [
+        "pid",
+        "live_bytes",
+        "resident_bytes",
+        "reserved_bytes",
+        "committed_bytes",
+        "free_bytes",
+        "returned_bytes",
+        "retouched_bytes",
+        "large_count",
+        "large_bytes",
+        "heap_count",
+        "dead_heap_count",
+    ] {
+        assert!(report[key].is_u64(), "{key}: {report}");
+    }
+    assert!(report["live_bytes"].as_u64().unwrap() > 10000 * 100 + (1 << 20));
+    let counters = report["counters"].as_object().unwrap();
+    let visits = counters.iter().filter(|(name, _)| name.starts_with("visit_"));
+    assert!(visits.map(|(_, count)| count.as_u64().unwrap()).sum::<u64>() >= 10000 / 64, "{report}");
+    let classes = report["classes"].as_array().unwrap();
+    let class = classes.iter().find(|class| class["bytes"] == 112).unwrap();
+    assert!(class["live"].as_u64().unwrap() + 64 >= 10000, "{class}");
+    let table =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/rules/counters.def")).unwrap();
+    let rows = table.lines().filter(|line| line.starts_with("HAK_COUNTER("));
+    assert_eq!(rows.count(), counters.len());
+    assert!(stderr.contains("allocates ended with status 0") && !stderr.contains("no report"), "{stderr}");
+}
+
+#[test]
+fn programs_of_this_machine_give_the_same_result() {
+    let Some(library) = library() else { return };
+    let python =
+        "import json; d = {str(i): list(range(i % 50)) for i in range(20000)}; print(len(json.dumps(d)))";
+    let perl = "my %h; $h{$_ % 5000} .= 'x' x ($_ % 90) for 1..200000; my $n = 0; $n += length for values %h; print \"$n\\n\"";
+    let sql = "with recursive c(x) as (select 1 union all select x + 1 from c where x < 50000) \
+               select count(*), sum(length(printf('%d-%s', x, hex(zeroblob(x % 99))))) from c;";
+    for command in [
+        &["python3", "-c", python][..],
+        &["perl", "-e", perl],
+        &["sqlite3", ":memory:", sql],
+        &["git", "--version"],
+        &["sh", "-c", "seq 1 20000 | sort -r | md5sum"],
+    ] {
+        let mut without = Command::new(command[0]);
+        let Ok(expected) = without.args(&command[1..]).env_remove("LD_PRELOAD").output() else { continue };
+        for way in [&["run", "--"][..], &["run", "--report", "--"]] {
+            let (code, stdout, stderr) = output(&mut hakmem_with(&library, &[way, command].concat()));
+            assert_eq!(code, expected.status.code(), "{command:?}: {stderr}");
+            assert_eq!(stdout.as_bytes(), expected.stdout, "{command:?}");
+        }
+    }
+}
+
+#[test]
+fn tool_and_library_agree_on_what_is_a_value() {
+    let Some(library) = library() else { return };
+    for (flag, variable, value, taken) in [
+        ("stats", "HAKMEM_STATS", "2", false),
+        ("crash-report", "HAKMEM_CRASH_REPORT", "yes", true),
+        ("crash-report", "HAKMEM_CRASH_REPORT", "", false),
+        ("word-bytes", "HAKMEM_WORD_BYTES", "65536", true),
+        ("word-bytes", "HAKMEM_WORD_BYTES", "65537", false),
+        ("word-bytes", "HAKMEM_WORD_BYTES", "8k", false),
+        ("word-bytes", "HAKMEM_WORD_BYTES", "18446744073709551616", false),
+    ] {
+        let (code, _, stderr) =
+            output(&mut hakmem_with(&library, &["run", &format!("--{flag}={value}"), "true"]));
+        assert_eq!(
+            (code, stderr.is_empty()),
+            (Some(if taken { 0 } else { 2 }), taken),
+            "{flag}={value}: {stderr}"
+        );
+        let (code, _, stderr) = output(hakmem_with(&library, &["run", "true"]).env(variable, value));
+        assert_eq!((code, stderr.is_empty()), (Some(0), taken), "{variable}={value}: {stderr}");
+    }
+}

@@ -1,0 +1,464 @@
+//! `hakmem run`: the program must not notice that a command stood in front of it, whether the command stays
+//! for the report or not.
+
+mod common;
+
+use common::{assert_refused, executable, folder, hakmem, output, program, script, stand_in};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Both ways to run: becoming the program, and staying until its end.
+const WAYS: [&[&str]; 2] = [&["run", "--"], &["run", "--report", "--"]];
+
+fn with(way: &[&str], command: &[&str]) -> Command {
+    hakmem(&[way, command].concat())
+}
+
+#[test]
+fn the_exit_status_is_the_programs() {
+    for way in WAYS {
+        for status in [0, 1, 77, 255] {
+            let (code, _, _) = output(&mut with(way, &["sh", "-c", &format!("exit {status}")]));
+            assert_eq!(code, Some(status), "{way:?}");
+        }
+    }
+}
+
+#[test]
+fn a_death_by_signal_is_passed_on() {
+    for way in WAYS {
+        for signal in
+            [libc::SIGKILL, libc::SIGSEGV, libc::SIGTERM, libc::SIGABRT, libc::SIGINT, libc::SIGPIPE]
+        {
+            let status = with(way, &["sh", "-c", &format!("kill -{signal} $$")])
+                .stderr(Stdio::null())
+                .status()
+                .unwrap();
+            assert_eq!(status.signal(), Some(signal), "{way:?}");
+        }
+    }
+}
+
+#[test]
+fn input_and_output_are_the_programs() {
+    for way in WAYS {
+        let mut child = with(way, &["cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let data = vec![b'x'; 300_000];
+        let mut stdin = child.stdin.take().unwrap();
+        let sent = data.clone();
+        let writer = std::thread::spawn(move || stdin.write_all(&sent).unwrap());
+        let mut received = Vec::new();
+        child.stdout.take().unwrap().read_to_end(&mut received).unwrap();
+        writer.join().unwrap();
+        assert!(child.wait().unwrap().success());
+        assert!(received == data, "{way:?}: {} bytes", received.len());
+    }
+}
+
+#[test]
+fn arguments_arrive_as_they_are() {
+    for way in WAYS {
+        let (_, stdout, _) =
+            output(&mut with(way, &["printf", "[%s]", "--report", "", "a b", "--", "-x=\n"]));
+        assert_eq!(stdout, "[--report][][a b][--][-x=\n]");
+    }
+    // Without the dashes the program ends our flags all the same.
+    let (_, stdout, _) = output(&mut hakmem(&["run", "printf", "[%s]", "--stats"]));
+    assert_eq!(stdout, "[--stats]");
+}
+
+#[test]
+fn the_library_is_preloaded_first_and_options_are_passed() {
+    let library = fs::canonicalize(stand_in()).unwrap();
+    let script = "printf '%s|' \"$LD_PRELOAD\" \"$HAKMEM_STATS\" \"$HAKMEM_PURGE_DELAY_MS\" \"$HAKMEM_FREE_MAX_MB\" \
+                  \"$HAKMEM_LIB\"";
+    let mut command =
+        hakmem(&["run", "--stats", "--purge-delay-ms", "5", "-o", "FREE-MAX-MB=7", "sh", "-c", script]);
+    let (code, stdout, stderr) = output(&mut command);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert_eq!(stdout, format!("{}|1|5|7|{}|", library.display(), stand_in().display()));
+
+    let before = folder("before").join("libbefore.so");
+    symlink("/lib/x86_64-linux-gnu/libm.so.6", &before).unwrap();
+    let mut command = hakmem(&["run", "sh", "-c", "echo $LD_PRELOAD"]);
+    let (_, stdout, _) = output(command.env("LD_PRELOAD", &before));
+    assert_eq!(stdout, format!("{}:{}\n", library.display(), before.display()));
+}
+
+#[test]
+fn a_wrong_option_starts_nothing() {
+    let mark = folder("wrong-option").join("mark");
+    let touch = format!("touch {}", mark.display());
+    for (flags, part) in [
+        (&["--purge-delay-ms", "banana"][..], "purge_delay_ms=banana is not a number from 0 to 600000"),
+        (&["--option", "statz=1"], "the nearest is stats"),
+        (&["--option", "stats"], "has no =VALUE"),
+        (&["--stats=2"], "stats=2 is not a number from 0 to 1"),
+        (&["--stts"], "did you mean --stats?"),
+    ] {
+        let arguments = [&["run"], flags, &["sh", "-c", &touch]].concat();
+        assert_refused(&mut hakmem(&arguments), 2, part);
+    }
+    assert!(!mark.exists());
+}
+
+#[test]
+fn a_missing_program_is_127_and_one_that_cannot_run_126() {
+    let folder = folder("lookup");
+    let no_interpreter = script(&folder, "no-interpreter", "#!/no/such/interpreter\n");
+    let plain = script(&folder, "plain", "#!/bin/sh\nexit 3\n");
+    fs::set_permissions(&plain, fs::Permissions::from_mode(0o644)).unwrap();
+    for way in WAYS {
+        assert_refused(&mut with(way, &["no-such-program"]), 127, "there is no such program in PATH");
+        assert_refused(&mut with(way, &["/no/such/program"]), 127, "no such file");
+        assert_refused(&mut with(way, &[plain.to_str().unwrap()]), 126, "permission denied");
+        assert_refused(&mut with(way, &["/"]), 126, "is a directory");
+        assert_refused(&mut with(way, &[no_interpreter.to_str().unwrap()]), 127, "interpreter is not there");
+        // In PATH, what cannot be executed is passed over as long as something else can.
+        assert_refused(with(way, &["plain"]).env("PATH", &folder), 126, "permission denied");
+    }
+    fs::set_permissions(&plain, fs::Permissions::from_mode(0o755)).unwrap();
+    for way in WAYS {
+        let (code, _, _) =
+            output(with(way, &["plain"]).env("PATH", format!("/no/such:{}:/bin", folder.display())));
+        assert_eq!(code, Some(3));
+        let (code, _, _) = output(with(way, &["./plain"]).current_dir(&folder));
+        assert_eq!(code, Some(3));
+    }
+    // Without a first line it is the shell's, as execvp has it.
+    let plain = script(&folder, "plain", "exit $1\n");
+    for way in WAYS {
+        let (code, _, _) = output(&mut with(way, &[plain.to_str().unwrap(), "9"]));
+        assert_eq!(code, Some(9));
+    }
+}
+
+#[test]
+fn without_a_library_nothing_is_started() {
+    assert_refused(hakmem(&["run", "true"]).env("HAKMEM_LIB", "/no/such.so"), 125, "which is not there");
+    assert_refused(hakmem(&["run", "true"]).env("HAKMEM_LIB", "/"), 125, "is not a file");
+    assert_refused(hakmem(&["run", "true"]).env("HAKMEM_LIB", "/etc/passwd"), 125, "is no shared library");
+    let odd = folder("a blank").join("libhakmem.so");
+    fs::copy(stand_in(), &odd).unwrap();
+    assert_refused(hakmem(&["run", "true"]).env("HAKMEM_LIB", &odd), 125, "blank");
+}
+
+#[test]
+fn the_library_is_found_beside_the_command_and_in_lib() {
+    let folder = folder("installed");
+    for (at, place) in
+        ["bin/libhakmem.so", "lib/libhakmem.so", "lib/x86_64-linux-gnu/libhakmem.so.0"].iter().enumerate()
+    {
+        let root = folder.join(at.to_string());
+        let library = root.join(place);
+        fs::create_dir_all(library.parent().unwrap()).unwrap();
+        fs::create_dir_all(root.join("bin")).unwrap();
+        fs::copy(stand_in(), &library).unwrap();
+        executable(&root.join("bin/hakmem"), Path::new(env!("CARGO_BIN_EXE_hakmem")));
+        if place.contains("x86_64") && std::env::consts::ARCH != "x86_64" {
+            continue;
+        }
+        let mut command = Command::new(root.join("bin/hakmem"));
+        let (code, stdout, stderr) =
+            output(command.args(["run", "sh", "-c", "echo $LD_PRELOAD"]).env_remove("HAKMEM_LIB"));
+        assert_eq!(code, Some(0), "{stderr}");
+        assert_eq!(stdout.trim(), fs::canonicalize(&library).unwrap().to_str().unwrap());
+    }
+}
+
+#[test]
+fn the_report_tells_what_the_library_and_the_kernel_know() {
+    let (code, stdout, stderr) = output(&mut hakmem(&["run", "--report", "--", "echo", "out"]));
+    assert_eq!((code, stdout.as_str()), (Some(0), "out\n"));
+    for part in [
+        "hakmem 7.8.9: echo ended with status 0",
+        "wall, ",
+        "at the peak, 3.0 MiB at the end",
+        "11 blocks of 2.0 KiB at the end",
+        "5,003 allocations, 4,992 frees",
+        "1.0 MiB to the kernel, 4.0 KiB of it touched again",
+        "visits     70 in all, new slab 3",
+        "frees      event 5, large 2",
+        "64       2           4,000           4,000               0",
+    ] {
+        assert!(stderr.contains(part), "'{part}' is not in: {stderr}");
+    }
+    assert!(!stderr.contains("dead"), "{stderr}");
+    let (_, _, stderr) = output(&mut hakmem(&["run", "--report=full", "true"]));
+    assert!(
+        stderr.contains("visit_dead") && stderr.contains("frees on which a slab's countdown ended"),
+        "{stderr}"
+    );
+}
+
+const PARENT: &str = "#include <stdlib.h>\nint main(void) { return system(\"ls / >/dev/null\") | system(\"ls / >/dev/null\") | 4; }";
+
+#[test]
+fn the_programs_own_report_counts_not_its_childrens() {
+    let parent = program(&folder("parent"), "parent", PARENT);
+    let (code, _, stderr) = output(&mut hakmem(&["run", "--report", parent.to_str().unwrap()]));
+    assert_eq!(code, Some(4));
+    assert!(stderr.contains("2 processes that it started reported too and are not counted here"), "{stderr}");
+    assert!(
+        stderr.contains("MiB at the peak, 3.0 MiB at the end") && !stderr.contains("no report"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn the_largest_child_stands_in_for_a_silent_program() {
+    let quits = "#include <stdlib.h>\n#include <unistd.h>\nint main(void) { _exit(system(\"ls / >/dev/null\") | 4); }";
+    let quits = program(&folder("stands-in"), "quits", quits);
+    let (code, _, stderr) = output(&mut hakmem(&["run", "--report", quits.to_str().unwrap()]));
+    assert_eq!(code, Some(4));
+    assert!(
+        stderr.contains("no report from the library") && stderr.contains("1 process that it started"),
+        "{stderr}"
+    );
+    assert!(
+        stderr.contains("the one with most allocations:") && stderr.contains("visits     70"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_program_that_reports_nothing_is_explained() {
+    let folder = folder("silent");
+    let quits = program(&folder, "quits", "#include <unistd.h>\nint main(void) { _exit(5); }");
+    let (code, _, stderr) = output(&mut hakmem(&["run", "--report", quits.to_str().unwrap()]));
+    assert_eq!(code, Some(5));
+    assert!(
+        stderr.contains("no report from the library: the program ended by _exit") && stderr.contains("wall"),
+        "{stderr}"
+    );
+
+    let status = hakmem(&["run", "--report", "sh", "-c", "kill -9 $$"]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&status.stderr);
+    assert!(stderr.contains("SIGKILL ended the program before it could"), "{stderr}");
+
+    if common::compile(&folder, "static", "int main(void) { return 6; }", &["-static"]) {
+        let path = folder.join("static");
+        let (code, _, stderr) = output(&mut hakmem(&["run", "--report", path.to_str().unwrap()]));
+        assert_eq!(code, Some(6));
+        assert!(stderr.contains("no report from the library: it is static"), "{stderr}");
+        // Without a report it is a note, since the user asked for the library and does not get it.
+        let (code, _, stderr) = output(&mut hakmem(&["run", path.to_str().unwrap()]));
+        assert_eq!(code, Some(6));
+        assert!(
+            stderr.starts_with("hakmem: note: ") && stderr.contains("runs without hakmem: it is static"),
+            "{stderr}"
+        );
+    }
+
+    let mut command = hakmem(&["run", "--report", "true"]);
+    let (code, _, stderr) = output(command.env("STAND_IN_REPORT", "{\"cut"));
+    assert_eq!(code, Some(0));
+    assert!(stderr.contains("what it wrote cannot be read"), "{stderr}");
+}
+
+#[test]
+fn the_report_is_there_as_json() {
+    let folder = folder("json");
+    let path = folder.join("report.json");
+    let three = program(&folder, "three", "int main(void) { return 3; }");
+    let (code, stdout, stderr) =
+        output(&mut hakmem(&["run", "--report-json", path.to_str().unwrap(), three.to_str().unwrap()]));
+    assert_eq!((code, stdout.as_str(), stderr.as_str()), (Some(3), "", ""));
+    let report: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!(report["version"], "7.8.9");
+    assert_eq!(report["run"]["exit_status"], 3);
+    assert!(report["run"]["resident_peak_bytes"].as_u64().unwrap() > 100_000);
+
+    let status =
+        hakmem(&["run", "--report-json", path.to_str().unwrap(), "sh", "-c", "kill -9 $$"]).output().unwrap();
+    assert_eq!(status.status.signal(), Some(libc::SIGKILL));
+    let report: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!((report["run"]["signal"].as_str(), report.get("version")), (Some("SIGKILL"), None));
+
+    // The library's own option: the program's report, not its children's.
+    let parent = program(&folder, "parent", PARENT);
+    let (_, _, _) =
+        output(hakmem(&["run", "--report", parent.to_str().unwrap()]).env("HAKMEM_REPORT", &path));
+    let report: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!((report["version"].as_str(), report.get("run")), (Some("7.8.9"), None));
+    let (code, _, _) = output(&mut hakmem(&["run", "-o", &format!("report={}", path.display()), "true"]));
+    assert_eq!(code, Some(0));
+    assert!(fs::read_to_string(&path).unwrap().contains("exit_status"));
+
+    let (code, _, stderr) = output(&mut hakmem(&["run", "--report-json", "/no/such/folder/x", "true"]));
+    assert_eq!((code, stderr.lines().count()), (Some(0), 1));
+    assert!(stderr.contains("/no/such/folder/x cannot be written"), "{stderr}");
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let folder = folder("100%p temporary"); // a mark of the library's in the name is no mark
+    let (_, _, stderr) = output(hakmem(&["run", "--report", "true"]).env("TMPDIR", &folder));
+    assert!(stderr.contains("visits     70"), "{stderr}");
+    for script in ["exit 0", "kill -9 $$", "ls / >/dev/null"] {
+        hakmem(&["run", "--report", "sh", "-c", script]).env("TMPDIR", &folder).output().unwrap();
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    assert_refused(
+        hakmem(&["run", "--report", "true"]).env("TMPDIR", "/no/such"),
+        125,
+        "no folder for the report",
+    );
+}
+
+const SIGNAL_STATE: &str = r#"
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+int main(void) {
+    struct sigaction action;
+    sigset_t mask;
+    sigaction(SIGPIPE, 0, &action);
+    sigprocmask(SIG_SETMASK, 0, &mask);
+    printf("%d %d %d %d\n", action.sa_handler == SIG_IGN, sigismember(&mask, SIGUSR1), sigismember(&mask, SIGTERM),
+           fcntl(0, F_GETFD) == -1);
+}
+"#;
+
+#[test]
+fn signal_state_and_closed_files_are_inherited() {
+    let folder = folder("inherit");
+    let path = program(&folder, "state", SIGNAL_STATE);
+    for way in WAYS {
+        let mut command = with(way, &[path.to_str().unwrap()]);
+        let (_, stdout, _) = output(&mut command);
+        assert_eq!(stdout, "0 0 0 0\n", "{way:?}");
+        let mut command = with(way, &[path.to_str().unwrap()]);
+        unsafe {
+            command.pre_exec(|| {
+                let mut mask: libc::sigset_t = std::mem::zeroed();
+                libc::sigemptyset(&mut mask);
+                libc::sigaddset(&mut mask, libc::SIGUSR1);
+                libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
+                libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+                libc::close(0);
+                Ok(())
+            });
+        }
+        let (_, stdout, _) = output(&mut command);
+        assert_eq!(stdout, "1 1 0 1\n", "{way:?}");
+    }
+}
+
+fn wait_for(path: &Path) {
+    let started = Instant::now();
+    while !path.exists() {
+        assert!(started.elapsed() < Duration::from_secs(20), "{} does not appear", path.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A program that writes down each signal it gets and goes on until SIGTERM.
+const LISTENER: &str = r#"
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+static const char *folder;
+static void got(int signal) {
+    char c = signal == SIGINT ? 'i' : signal == SIGTERM ? 't' : 'u';
+    int file = open("signals", O_WRONLY | O_CREAT | O_APPEND, 0600);
+    write(file, &c, 1);
+    close(file);
+    if (signal == SIGTERM) _exit(42);
+}
+int main(int argc, char **argv) {
+    chdir(argv[1]);
+    signal(SIGINT, got), signal(SIGTERM, got), signal(SIGUSR1, got);
+    close(open("ready", O_WRONLY | O_CREAT, 0600));
+    for (;;) pause();
+}
+"#;
+
+#[test]
+fn signals_sent_to_the_command_reach_the_program_once() {
+    let folder = folder("signals");
+    let path = program(&folder, "listener", LISTENER);
+    let arguments = ["run", "--report", "--", path.to_str().unwrap(), folder.to_str().unwrap()];
+    let mut child = hakmem(&arguments).stderr(Stdio::null()).spawn().unwrap();
+    wait_for(&folder.join("ready"));
+    let log = folder.join("signals");
+    let logged = || fs::read_to_string(&log).unwrap_or_default();
+    for (signal, so_far) in [(libc::SIGUSR1, "u"), (libc::SIGINT, "ui"), (libc::SIGTERM, "uit")] {
+        unsafe { libc::kill(child.id() as i32, signal) };
+        let started = Instant::now();
+        while logged() != so_far {
+            assert!(started.elapsed() < Duration::from_secs(20), "{} instead of {so_far}", logged());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(42));
+    assert_eq!(logged(), "uit");
+}
+
+#[test]
+fn ctrl_c_reaches_the_program_once_and_the_report_is_still_printed() {
+    // util-linux's script gives the command a terminal of its own; the listener decides whether to end.
+    if !Path::new("/usr/bin/script").exists() {
+        return;
+    }
+    let folder = folder("terminal");
+    let path = program(&folder, "listener", LISTENER);
+    let command =
+        format!("{} run --report -- {} {}", env!("CARGO_BIN_EXE_hakmem"), path.display(), folder.display());
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &command, "/dev/null"]).env("HAKMEM_LIB", stand_in()).env("NO_COLOR", "1");
+    let mut child = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    wait_for(&folder.join("ready"));
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"\x03").unwrap();
+    stdin.flush().unwrap();
+    wait_for(&folder.join("signals"));
+    std::thread::sleep(Duration::from_millis(100));
+    let log = folder.join("signals");
+    assert_eq!(fs::read_to_string(&log).unwrap(), "i");
+    // Now ask the listener itself to end; the command must have survived the Ctrl-C to tell its status.
+    let listener = listener_of(&path);
+    unsafe { libc::kill(listener, libc::SIGTERM) };
+    let mut shown = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut shown).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(42), "{shown}");
+    assert!(shown.contains("listener ended with status 42"), "{shown}");
+}
+
+fn listener_of(path: &Path) -> i32 {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_it = |pid: &i32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == path);
+    numbers.find(is_it).expect("the listener runs")
+}
+
+#[test]
+fn a_crash_leaves_one_core_at_most() {
+    let folder = folder("core");
+    let path = program(&folder, "crash", "int main(void) { *(volatile int *)0 = 1; }");
+    let mut command = hakmem(&["run", "--report", path.to_str().unwrap()]);
+    unsafe {
+        command.pre_exec(|| {
+            let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+            libc::setrlimit(libc::RLIMIT_CORE, &limit);
+            Ok(())
+        });
+    }
+    let output = command.current_dir(&folder).output().unwrap();
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV));
+    assert!(!output.status.core_dumped(), "the command itself dumped core");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("crash died of SIGSEGV"), "{stderr}");
+    let is_core = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("core");
+    assert!(fs::read_dir(&folder).unwrap().flatten().filter(is_core).count() <= 1);
+}
