@@ -41,6 +41,20 @@ HAK_INLINE uint64_t hak_word_multiples(unsigned step) {
     return step >= 64 ? 1 : ~UINT64_C(0) / ((UINT64_C(1) << step) - 1);
 }
 
+/* The `most` lowest bits of a word, or all if they are fewer; *count says how many. */
+HAK_INLINE uint64_t hak_word_lowest(uint64_t word, unsigned most, uint32_t *count) {
+    unsigned have = hak_word_count(word);
+    *count = have < most ? have : most;
+    if (have <= most) return word;
+    uint64_t rest = word;
+    if (most <= have - most) {
+        while (most-- > 0) rest &= rest - 1;
+        return word ^ rest;
+    }
+    for (unsigned over = have - most; over > 0; over--) rest ^= UINT64_C(1) << hak_word_last(rest);
+    return rest;
+}
+
 HAK_INLINE size_t hak_round_up(size_t n, size_t power_of_two) { return (n + power_of_two - 1) & ~(power_of_two - 1); }
 HAK_INLINE size_t hak_round_down(size_t n, size_t power_of_two) { return n & ~(power_of_two - 1); }
 

@@ -128,7 +128,9 @@ static void event_partial(struct hak_heap *heap, struct hak_slab *slab, struct h
     uint32_t eighth = hak_slab_class(slab)->capacity / 8u;
     hak_row_arm(row, out, out > eighth ? out - eighth : out);
     if (hak_slab_claim(slab)) {
-        size_t bytes = hak_slab_account_claimed(slab, hak_slab_free_pages_claimed(slab));
+        size_t bytes = 0;
+        hak_slab_estimate_claimed(slab);
+        if (HAK_UNLIKELY(hak_purge_over(0))) bytes = hak_slab_account_claimed(slab, hak_slab_free_pages_claimed(slab));
         hak_slab_unclaim(slab);
         if (HAK_UNLIKELY(bytes)) hak_sweep_excess();
     }

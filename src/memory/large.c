@@ -1,6 +1,8 @@
 /* large.c - see large.h.
  *
  * Measured:  moving a page costs a fifth of copying it; below 1 MiB the system call costs more than it saves.
+ *            Clearing 16 MiB by memset takes 0.4 ms, by giving the pages back and faulting them in again 5 ms;
+ *            above 32 MiB memset leaves the caches and the page faults are no dearer.
  * Rejected:  plain mremap: it leaves a hole in the window that foreign mappings land in.
  */
 #include "memory/large.h"
@@ -14,7 +16,7 @@ char hak_large_mark[HAK_LINE] HAK_ALIGNED(HAK_LINE);
 hak_atomic_i64 hak_large_live_count, hak_large_live_bytes;
 
 #define MOVED (UINT64_C(1) << 63)
-enum { MOVED_MAX = 2048, CLEAR_BY_RETURN_BYTES = 2 << 20 };
+enum { MOVED_MAX = 2048, CLEAR_BY_RETURN_BYTES = 32 << 20 };
 
 static hak_atomic_i64 moved_count; /* spans with mappings of their own: the kernel allows 65,530 in all */
 

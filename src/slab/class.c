@@ -1,9 +1,10 @@
 /* class.c - the table of size classes, made by the preprocessor so that start-up has nothing to compute. */
 #include "slab/class.h"
 
-/* 64 KiB for blocks up to 256 bytes, 256 KiB above: at least 8 blocks, at most 4,096; a 1 KiB slab of 64 blocks
- * spent more on its birth and end than on its blocks (docs/experiments.md) */
-#define GRANULES(bytes)   ((bytes) <= 256 ? 1 : 4)
+/* 64 KiB for blocks up to 256 bytes, 256 KiB to 4 KiB, 1 MiB above: 32 to 4,096 blocks. Slabs of few blocks spend
+ * more on their births, events and ends than on their blocks (docs/experiments.md) */
+#define GRANULES(bytes)   ((bytes) <= 256 ? 1 : (bytes) <= 4096 ? 4 : 16)
+#define SHIFT(bytes)      ((bytes) <= 256 ? 16 : (bytes) <= 4096 ? 18 : 20)
 #define SLAB_BYTES(bytes) (GRANULES(bytes) * 65536)
 #define CAPACITY(bytes)   (SLAB_BYTES(bytes) / (bytes))
 #define SURPLUS(bytes)    (SLAB_BYTES(bytes) % (bytes) != 0)
@@ -14,7 +15,8 @@
 #define COARSE(bytes) (((bytes) + STEP(bytes) - 1) / STEP(bytes) * STEP(bytes) / 16)
 
 #define ROW(bytes, coarse_)                                                                                      \
-    { ~UINT64_C(0) / (bytes) + 1, bytes, CAPACITY(bytes), GRANULES(bytes), coarse_, WORDS(bytes), SURPLUS(bytes) }
+    { ~UINT64_C(0) / (bytes) + 1, bytes, CAPACITY(bytes), GRANULES(bytes), coarse_, WORDS(bytes),  \
+      SHIFT(bytes), SURPLUS(bytes) }
 #define SMALL(c)   [c] = ROW((c) * 16, COARSE((c) * 16))
 #define SMALL4(c)  SMALL(c), SMALL((c) + 1), SMALL((c) + 2), SMALL((c) + 3)
 #define SMALL16(c) SMALL4(c), SMALL4((c) + 4), SMALL4((c) + 8), SMALL4((c) + 12)

@@ -24,6 +24,7 @@ struct hak_class {
     uint8_t granules;     /* of a slab */
     uint8_t coarse;       /* the class that serves this one while it is rare in a heap */
     uint8_t word_count;   /* of the owner's and of the strangers' row */
+    uint8_t slab_shift;   /* log2 of the slab's bytes */
     uint8_t surplus;      /* 1: a block would begin, but not end, in the slab; its bit stays set, never taken */
 };
 HAK_STATIC(sizeof(struct hak_class) <= 24);

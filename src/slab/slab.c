@@ -44,7 +44,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->last_word = (uint8_t)(class->word_count - 1);
     slab->next = slab->prev = 0;
     slab->returned = dirty ? 0 : hak_slab_pages(class);
-    hak_absent_note((int64_t)hak_word_count(slab->returned) << hak_region.page_shift);
+    hak_absent_note((int64_t)hak_word_count(slab->returned) << hak_slab_page_shift(class));
     slab->cold = 0;
     slab->counted_pages = slab->returned_once = 0;
     struct hak_row *row = hak_slab_row(slab);
@@ -98,9 +98,9 @@ void hak_slab_release_claimed(struct hak_slab *slab) {
     if (slab->counted_pages) hak_slab_uncount_claimed(slab);
     slab->place = HAK_SLAB_NONE;
     uint64_t returned = slab->returned;
-    hak_absent_note(-((int64_t)hak_word_count(returned) << hak_region.page_shift));
+    hak_absent_note(-((int64_t)hak_word_count(returned) << hak_slab_page_shift(class)));
     hak_slab_unclaim(slab);
-    unsigned pages = 1u << (HAK_GRANULE_SHIFT - hak_region.page_shift);
+    unsigned pages = 1u << (HAK_GRANULE_SHIFT - hak_slab_page_shift(class));
     for (unsigned i = 0, run; i < class->granules; i += run) { /* granules that went back wholly are clean */
         bool clean = (~returned >> i * pages & hak_word_mask(0, pages)) == 0;
         for (run = 1; i + run < class->granules; run++)
@@ -147,14 +147,15 @@ void hak_slab_chunk_empty(size_t number) {
 void hak_slab_pages_used_claimed(struct hak_slab *slab, uint64_t pages) {
     uint64_t touched = slab->returned & pages;
     slab->returned &= ~pages;
-    hak_absent_note(-((int64_t)hak_word_count(touched) << hak_region.page_shift));
+    unsigned shift = hak_slab_page_shift(hak_slab_class(slab));
+    hak_absent_note(-((int64_t)hak_word_count(touched) << shift));
     if (!slab->returned_once) return;
     struct hak_chunk *chunk = hak_chunk_at(hak_slab_granule(slab) / HAK_CHUNK_GRANULES);
-    hak_purge_note_retouch((uint64_t)hak_word_count(touched) << hak_region.page_shift, hak_load_relaxed(&chunk->returned_ms));
+    hak_purge_note_retouch((uint64_t)hak_word_count(touched) << shift, hak_load_relaxed(&chunk->returned_ms));
 }
 
 void hak_slab_uncount_claimed(struct hak_slab *slab) {
-    hak_free_note(-((int64_t)slab->counted_pages << hak_region.page_shift), 0);
+    hak_free_note(-((int64_t)slab->counted_pages << hak_slab_page_shift(hak_slab_class(slab))), 0);
     slab->counted_pages = 0;
 }
 
@@ -209,8 +210,7 @@ static bool all_set(const hak_atomic_u64 *words, const hak_atomic_u64 *remote, u
 uint64_t hak_slab_free_pages_claimed(const struct hak_slab *slab) {
     const struct hak_class *class = hak_slab_class(slab);
     const hak_atomic_u64 *words = hak_slab_row(slab)->word, *remote = hak_slab_remote(slab);
-    unsigned shift = hak_region.page_shift;
-    unsigned pages = (unsigned)(class->granules << (HAK_GRANULE_SHIFT - shift));
+    unsigned shift = hak_slab_page_shift(class), pages = 1u << (class->slab_shift - shift);
     uint64_t found = 0;
     for (unsigned page = 0; page < pages; page++) {
         uint64_t start = (uint64_t)page << shift, end = start + (UINT64_C(1) << shift) - 1;
@@ -226,7 +226,7 @@ static size_t pages_return(struct hak_slab *slab, uint64_t pages) {
     struct hak_range ranges[32];
     size_t count = 0;
     uint64_t done = 0;
-    unsigned shift = hak_region.page_shift;
+    unsigned shift = hak_slab_page_shift(hak_slab_class(slab));
     for (uint64_t left = pages; left && count < 32;) {
         unsigned first = hak_word_first(left);
         uint64_t gap = ~(left >> first);
@@ -238,7 +238,7 @@ static size_t pages_return(struct hak_slab *slab, uint64_t pages) {
     }
     if (!count || !hak_purge_return(ranges, count)) return 0;
     slab->returned |= done;
-    hak_absent_note((int64_t)hak_word_count(done) << hak_region.page_shift);
+    hak_absent_note((int64_t)hak_word_count(done) << shift);
     slab->cold &= ~done;
     slab->returned_once = 1;
     size_t granule = hak_slab_granule(slab);
@@ -248,7 +248,7 @@ static size_t pages_return(struct hak_slab *slab, uint64_t pages) {
 
 static void pages_count(struct hak_slab *slab, unsigned count) {
     if (count == slab->counted_pages) return;
-    hak_free_note(((int64_t)count - slab->counted_pages) << hak_region.page_shift, 0);
+    hak_free_note(((int64_t)count - slab->counted_pages) * (1 << hak_slab_page_shift(hak_slab_class(slab))), 0);
     slab->counted_pages = (uint16_t)count;
 }
 
@@ -259,6 +259,14 @@ size_t hak_slab_account_claimed(struct hak_slab *slab, uint64_t free_pages) {
     size_t bytes = pages_return(slab, pages);
     pages_count(slab, hak_word_count(pages & ~slab->returned));
     return bytes;
+}
+
+void hak_slab_estimate_claimed(struct hak_slab *slab) {
+    const struct hak_class *class = hak_slab_class(slab);
+    size_t free_bytes = (size_t)(class->capacity - hak_row_out(hak_slab_row(slab))) * class->block_bytes;
+    unsigned count = (unsigned)(free_bytes >> hak_slab_page_shift(class));
+    unsigned most = hak_word_count(hak_slab_pages(class) & ~slab->returned);
+    pages_count(slab, count < most ? count : most);
 }
 
 size_t hak_slab_sweep_claimed(struct hak_slab *slab, bool all) {

@@ -114,9 +114,14 @@ HAK_INLINE uint64_t hak_class_valid(const struct hak_class *class, unsigned i) {
     return left >= 64 ? ~UINT64_C(0) : hak_word_mask(0, left);
 }
 
-/* A slab's pages, as bits. */
+/* A slab's pages are 64 at most: the system's, or so many of them together that 64 make the slab. */
+HAK_INLINE unsigned hak_slab_page_shift(const struct hak_class *class) {
+    unsigned least = class->slab_shift - 6u;
+    return hak_region.page_shift > least ? hak_region.page_shift : least;
+}
+/* All of them, as bits. */
 HAK_INLINE uint64_t hak_slab_pages(const struct hak_class *class) {
-    return hak_word_mask(0, (unsigned)class->granules << (HAK_GRANULE_SHIFT - hak_region.page_shift));
+    return hak_word_mask(0, 1u << (class->slab_shift - hak_slab_page_shift(class)));
 }
 
 /* --- claims: docs/protocols.md, 3 --- */
@@ -166,6 +171,9 @@ uint64_t hak_slab_free_pages_claimed(const struct hak_slab *slab);
  * Gives the bytes returned. */
 size_t hak_slab_account_claimed(struct hak_slab *slab, uint64_t free_pages);
 
+/* Counts them by what is free, without looking which: at most a little too many. */
+void hak_slab_estimate_claimed(struct hak_slab *slab);
+
 /* One step of the sweep: returns the free pages that were free at the last step already, or all. */
 size_t hak_slab_sweep_claimed(struct hak_slab *slab, bool all);
 
@@ -181,7 +189,8 @@ HAK_INLINE uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row 
     unsigned i = slab->cursor;
     uint64_t all = hak_load_relaxed(&row->word[i]), word = all;
     if (all == 0 && i < slab->last_word) {
-        slab->cursor = (uint8_t)++i;
+        if (HAK_UNLIKELY(hak_row_out(row) < ++i * 48u)) i = 0; /* a quarter of what lies below is free: dense beats untouched */
+        slab->cursor = (uint8_t)i;
         all = word = hak_load_relaxed(&row->word[i]);
     }
     if (i == slab->last_word) word &= hak_class_valid(hak_slab_class(slab), i);
@@ -193,15 +202,16 @@ HAK_INLINE uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row 
     }
     uint32_t window = hak_load_relaxed(&hak_window_blocks[row->class_index]), taken_count = window;
     unsigned first = hak_word_first(word);
-    uint64_t wanted = ~UINT64_C(0) >> (64 - window) << first, taken = word & wanted;
-    if (taken != wanted || first + window > 64) taken_count = hak_word_count(taken);
+    uint64_t wanted = ~UINT64_C(0) >> (64 - window) << first, taken = wanted;
+    if ((word & wanted) != wanted || first + window > 64) taken = hak_word_lowest(word, window, &taken_count);
     /* cleared before the bin shows them: a thread that vanishes between loses blocks, never doubles them */
     hak_store_release(&row->word[i], all & ~taken);
     if (HAK_UNLIKELY(slab->counted_pages)) hak_slab_uncount_claimed(slab);
     if (HAK_UNLIKELY(slab->returned | slab->cold)) {
         size_t start = ((size_t)i * 64 + first) * row->block_bytes;
         size_t end = ((size_t)i * 64 + hak_word_last(taken) + 1) * row->block_bytes - 1;
-        unsigned page = (unsigned)(start >> hak_region.page_shift), last = (unsigned)(end >> hak_region.page_shift);
+        unsigned shift = hak_slab_page_shift(hak_slab_class(slab));
+        unsigned page = (unsigned)(start >> shift), last = (unsigned)(end >> shift);
         uint64_t pages = hak_word_mask(page, last - page + 1);
         slab->cold &= ~pages;
         if (HAK_UNLIKELY(slab->returned & pages)) hak_slab_pages_used_claimed(slab, pages);
