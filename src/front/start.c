@@ -10,6 +10,7 @@
 
 #include "front/describe.h"
 #include "front/report.h"
+#include "memory/purge.h"
 #include "os/os.h"
 #include "rules/options.h"
 #include "watch/crash.h"
@@ -21,8 +22,7 @@
 
 extern char **environ;
 
-static pthread_key_t key;
-static bool key_made;
+static hak_atomic_u32 key_plus_1; /* of the thread key; 0: none could be had */
 
 static void thread_ends(void *heap) {
     if (heap == hak_self) hak_heap_death(heap);
@@ -31,7 +31,8 @@ static void thread_ends(void *heap) {
 /* Once more for each life: a destructor that allocates after ours gets a heap again, and ours is called again. */
 static void thread_begins(struct hak_heap *heap) {
     int saved = errno;
-    if (key_made) pthread_setspecific(key, heap);
+    uint32_t key = hak_load_relaxed(&key_plus_1);
+    if (key) pthread_setspecific((pthread_key_t)(key - 1), heap);
     errno = saved;
 }
 
@@ -55,12 +56,18 @@ bool hak_start(void) {
     options_read();
     if (HAK_OPT(word_bytes) != 8192) hak_window_set(HAK_OPT(word_bytes));
     if (!hak_region_start(HAK_OPT(region_gb))) return false;
-    hak_slab_misuse = hak_misuse;
-    hak_heap_on_birth = thread_begins;
-    hak_heap_on_shortage = hak_front_short;
+    /* two first calls at once, after a dlopen, both do this; the second key is given back */
+    __atomic_store_n(&hak_slab_misuse, hak_misuse, __ATOMIC_RELAXED);
+    __atomic_store_n(&hak_heap_on_birth, thread_begins, __ATOMIC_RELAXED);
+    __atomic_store_n(&hak_heap_on_shortage, hak_front_short, __ATOMIC_RELAXED);
+    __atomic_store_n(&hak_purge_on_empty_chunk, hak_slab_chunk_empty, __ATOMIC_RELAXED);
+    pthread_key_t made;
+    if (pthread_key_create(&made, thread_ends) == 0) {
+        uint32_t none = 0;
+        if (!hak_cas(&key_plus_1, &none, made + 1)) pthread_key_delete(made);
+    }
     uint32_t nobody = 0;
     if (!hak_cas(&started, &nobody, 1)) return true;
-    key_made = pthread_key_create(&key, thread_ends) == 0;
     pthread_atfork(NULL, NULL, child_begins); /* may allocate: all is ready */
     return true;
 }

@@ -42,6 +42,7 @@ static void finish(struct hak_heap *heap, struct hak_slab *slab) {
         slab->pending = 1;
         slab->next = heap->pending;
         heap->pending = hak_slab_name_of(slab);
+        heap->tick = 0;
         HAK_COUNT(&heap->counters, event_pending, 1);
         return;
     }

@@ -43,7 +43,7 @@ struct hak_batch {
 
 struct HAK_ALIGNED(HAK_LINE) hak_heap {
     struct hak_bin bin[HAK_CLASS_COUNT]; /* first: a small size is its bin's offset */
-    uint64_t tick;                       /* hak_os_ticks() at which the next look at the clock is due */
+    uint64_t tick;                       /* hak_os_ticks() at which chores are due: the clock; 0: a batch or event */
     hak_atomic_u32 epoch;                /* the process it was last used in, see hak_epoch */
     uint32_t index;                      /* its name in the list of dead heaps - 1 */
     hak_slab_name pending;               /* slabs whose events met a claim */
@@ -63,9 +63,9 @@ extern const struct hak_heap hak_heap_none;
 /* The owner of large blocks: no thread's heap. */
 extern struct hak_heap hak_heap_large;
 
-/* Something waits for the next visit: mail, a batch, an event put off, the clock. */
+/* Something waits for the next visit: mail, or the clock, which is set to 0 for a batch or an event put off. */
 HAK_INLINE bool hak_heap_chores_wait(struct hak_heap *heap) {
-    return ((uintptr_t)hak_load_relaxed(&heap->mail) | heap->batch.mask | heap->pending) != 0 || hak_os_ticks() >= heap->tick;
+    return (hak_load_relaxed(&heap->mail) != 0) | (hak_os_ticks() >= heap->tick);
 }
 
 HAK_INLINE bool hak_heap_is_none(const struct hak_heap *heap) { return heap == &hak_heap_none; }

@@ -98,6 +98,7 @@ void hak_stranger_free(struct hak_heap *self, struct hak_slab *slab, unsigned bl
     batch->index = index;
     batch->mask = bit;
     batch->room = BATCH_BYTES / bytes - 1;
+    self->tick = 0; /* the next visit flushes it */
 }
 
 /* --- the owner's side --- */

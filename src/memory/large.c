@@ -68,10 +68,7 @@ static void span_end(size_t granule, size_t count, bool moved) {
     enum hak_span_state state = HAK_SPAN_DIRTY;
     if (moved) { /* a fresh mapping merges with its neighbours again */
         size_t bytes = count << HAK_GRANULE_SHIFT;
-        if (hak_os_fresh(hak_granule_address(granule), bytes) == 0) {
-            hak_os_no_huge_pages(hak_granule_address(granule), bytes);
-            state = HAK_SPAN_CLEAN;
-        }
+        if (hak_os_fresh(hak_granule_address(granule), bytes) == 0) state = HAK_SPAN_CLEAN;
     }
     hak_span_give(granule, count, state);
 }

@@ -125,7 +125,7 @@ static void meta_return(size_t number) {
     if (!hak_load_relaxed(&chunk->rows_used) || hak_load_relaxed(&chunk->used) != 0) return;
     if (!hak_cas(&chunk->used, &none, ~UINT64_C(0))) return;
     hak_store_relaxed(&chunk->rows_used, 0);
-    hak_purge_on_empty_chunk(number);
+    if (hak_purge_on_empty_chunk) hak_purge_on_empty_chunk(number);
     hak_and(&chunk->used, 0);
     hak_span_hint(number);
 }

@@ -92,7 +92,6 @@ static enum hak_ready data_map(size_t chunk, size_t count) {
     for (size_t at = chunk; at < chunk + done; at++)
         hak_store_release(&hak_chunk_at(at)->data_state, (uint8_t)(result == 0 ? HAK_PART_READY : foreign ? HAK_PART_FOREIGN : HAK_PART_NONE));
     if (result != 0) return refused(result);
-    hak_os_no_huge_pages(hak_granule_address(chunk * HAK_CHUNK_GRANULES), count * HAK_CHUNK_BYTES);
     hak_add(&hak_region.mapped_bytes, count * HAK_CHUNK_BYTES);
     return HAK_READY;
 }

@@ -70,7 +70,7 @@ HAK_INLINE char *hak_granule_address(size_t granule) {
     return (char *)hak_window.base + (granule << HAK_GRANULE_SHIFT);
 }
 HAK_INLINE bool hak_region_holds(const void *address) {
-    return (uintptr_t)address - hak_window.base < hak_window.bytes;
+    return (uintptr_t)address - hak_window.base < __atomic_load_n(&hak_window.bytes, __ATOMIC_RELAXED);
 }
 HAK_INLINE uintptr_t hak_unit_meta(size_t unit) { return hak_region.meta + unit * hak_region.unit_meta_bytes; }
 HAK_INLINE uintptr_t hak_meta_at(size_t chunk) {

@@ -59,18 +59,14 @@ static int advise(void *address, size_t bytes, int advice) {
     return (int)HAK_SYS3(SYS_madvise, address, bytes, advice);
 }
 
-void *hak_os_reserve(size_t bytes) {
-    FAULT(HAK_OS_RESERVE, NULL);
-    void *address = map(NULL, bytes, PROT_NONE, MAP_NORESERVE);
-    if (address) advise(address, bytes, MADV_DONTDUMP); /* or a core dump writes the reservation out */
-    return address;
-}
-
 int hak_os_map_at(void *address, size_t bytes) {
     FAULT(HAK_OS_MAP_AT, -ENOMEM);
     long result = HAK_SYS6(SYS_mmap, address, bytes, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-    if (result == (long)address) return 0;
+    if (result == (long)address) {
+        advise(address, bytes, MADV_NOHUGEPAGE); /* also where the system's setting is "always" */
+        return 0;
+    }
     if (result < 0 && result > -4096) return (int)result;
     HAK_SYS2(SYS_munmap, result, bytes); /* before Linux 4.17 the address is only a hint */
     return -EEXIST;
@@ -81,18 +77,6 @@ void *hak_os_map(size_t bytes) {
     return map(NULL, bytes, PROT_READ | PROT_WRITE, 0);
 }
 
-int hak_os_commit(void *address, size_t bytes) {
-    FAULT(HAK_OS_COMMIT, -ENOMEM);
-    int result = (int)HAK_SYS3(SYS_mprotect, address, bytes, PROT_READ | PROT_WRITE);
-    if (result == 0) advise(address, bytes, MADV_DODUMP);
-    return result;
-}
-
-int hak_os_readable(void *address, size_t bytes) {
-    FAULT(HAK_OS_READABLE, -ENOMEM);
-    return (int)HAK_SYS3(SYS_mprotect, address, bytes, PROT_READ);
-}
-
 int hak_os_unmap(void *address, size_t bytes) {
     FAULT(HAK_OS_UNMAP, -ENOMEM);
     return (int)HAK_SYS2(SYS_munmap, address, bytes);
@@ -101,10 +85,10 @@ int hak_os_unmap(void *address, size_t bytes) {
 int hak_os_fresh(void *address, size_t bytes) {
     FAULT(HAK_OS_FRESH, -ENOMEM);
     void *result = map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED);
-    return result == address ? 0 : -ENOMEM;
+    if (result != address) return -ENOMEM;
+    advise(address, bytes, MADV_NOHUGEPAGE); /* as its neighbours, or they do not merge */
+    return 0;
 }
-
-void hak_os_no_huge_pages(void *address, size_t bytes) { advise(address, bytes, MADV_NOHUGEPAGE); }
 
 bool hak_os_wipe_on_fork(void *page, size_t bytes) {
     FAULT(HAK_OS_ADVISE, false);

@@ -20,22 +20,17 @@ struct hak_range {
 };
 
 enum hak_os_call {
-    HAK_OS_RESERVE, HAK_OS_MAP_AT, HAK_OS_COMMIT, HAK_OS_READABLE, HAK_OS_UNMAP, HAK_OS_RETURN, HAK_OS_MOVE,
-    HAK_OS_FRESH, HAK_OS_ADVISE, HAK_OS_CALL_COUNT
+    HAK_OS_MAP_AT, HAK_OS_UNMAP, HAK_OS_RETURN, HAK_OS_MOVE, HAK_OS_FRESH, HAK_OS_ADVISE, HAK_OS_CALL_COUNT
 };
 #ifdef HAK_DEBUG
 extern bool (*hak_os_fault)(enum hak_os_call call); /* true: this call fails */
 #endif
 
 /* --- address space --- */
-void *hak_os_reserve(size_t bytes);                     /* inaccessible, not charged, not dumped */
-int hak_os_map_at(void *address, size_t bytes);         /* read-write, exactly there; -EEXIST when taken */
+int hak_os_map_at(void *address, size_t bytes);         /* read-write, exactly there, no huge pages; -EEXIST when taken */
 void *hak_os_map(size_t bytes);                         /* read-write, anywhere */
-int hak_os_commit(void *address, size_t bytes);         /* reserved -> read-write */
-int hak_os_readable(void *address, size_t bytes);       /* reserved -> reads as zeros, not charged */
 int hak_os_unmap(void *address, size_t bytes);
 int hak_os_fresh(void *address, size_t bytes);          /* maps zero pages over what is there, read-write */
-void hak_os_no_huge_pages(void *address, size_t bytes);
 bool hak_os_wipe_on_fork(void *page, size_t bytes);     /* the child reads zeros there */
 
 /* Gives the pages back: they read as zeros afterwards and are not resident. One system call for all ranges

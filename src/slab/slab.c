@@ -60,7 +60,6 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     }
     records_write(slab, heap, row->word);
     hak_store_relaxed(&hak_chunk_at(number)->rows_used, 1);
-    hak_purge_on_empty_chunk = hak_slab_chunk_empty;
     hak_or(&hak_chunk_at(number)->slabs, UINT64_C(1) << granule % HAK_CHUNK_GRANULES);
     hak_slab_unclaim(slab);
     return true;

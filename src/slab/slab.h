@@ -189,7 +189,8 @@ HAK_INLINE uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row 
     unsigned i = slab->cursor;
     uint64_t all = hak_load_relaxed(&row->word[i]), word = all;
     if (all == 0 && i < slab->last_word) {
-        if (HAK_UNLIKELY(hak_row_out(row) < ++i * 48u)) i = 0; /* a quarter of what lies below is free: dense beats untouched */
+        /* a quarter of what lies below is free again: dense beats untouched */
+        i = HAK_UNLIKELY(row->countdown < i * 48u) ? 0 : i + 1;
         slab->cursor = (uint8_t)i;
         all = word = hak_load_relaxed(&row->word[i]);
     }

@@ -17,6 +17,8 @@ def main():
     suite.works("dlopen and dlclose", lambda: [host, suite.library], says=b"fine", preload=False)
     suite.works("dlopen of two copies", lambda: [host, suite.library, copy], says=b"fine", preload=False)
     suite.works("dlopen of a copy in a preloaded program", lambda: [host, copy], says=b"fine")
+    first = compile_c(suite, "late_threads")
+    suite.works("dlopen, then first calls of eight threads at once", lambda: [first, suite.library], says=b"fine", preload=False)
     suite.works("dlopen in python", lambda: [need("python3"), "-c", f"""
 import ctypes
 library = ctypes.CDLL({suite.library!r})

@@ -84,6 +84,20 @@ EXPECT_UNUSED static size_t size_random(struct random_state *random)
     return least + (r >> 8) % ((size_t)16 << ((r >> 40) % 6));
 }
 
+/* A refusal is a failure here; the machine's mood (overcommit 2 is another test's for a moment) says why. */
+EXPECT_UNUSED static void block_require(const void *block, size_t bytes)
+{
+    if (block != NULL)
+        return;
+    int error = errno;
+    char mood = '?';
+    FILE *file = fopen("/proc/sys/vm/overcommit_memory", "r");
+    if (file != NULL)
+        mood = (char)fgetc(file);
+    expect_failed(__FILE__, __LINE__, "%zu bytes were refused, errno %d, overcommit_memory %c", bytes, error, mood);
+    _exit(1);
+}
+
 EXPECT_UNUSED static void *block_make(struct random_state *random, uint64_t owner)
 {
     size_t bytes = size_random(random);
@@ -104,7 +118,7 @@ EXPECT_UNUSED static void *block_make(struct random_state *random, uint64_t owne
     } else {
         block = malloc(bytes);
     }
-    REQUIRE(block != NULL);
+    block_require(block, bytes);
     block_stamp(block, bytes, owner);
     return block;
 }

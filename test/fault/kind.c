@@ -1,0 +1,84 @@
+/* kind.c - one kind of call is always refused, as by a seccomp filter or an old kernel; what does without it works. */
+#include "fault/fault.h"
+
+static void without_refusals_everything_is_granted(void) {
+    workload();
+    CHECK(nulls == 0 && fault.asked > 50);
+    CHECK(fault.asked_of[HAK_OS_MAP_AT] && fault.asked_of[HAK_OS_RETURN] && fault.asked_of[HAK_OS_MOVE] &&
+          fault.asked_of[HAK_OS_FRESH] && fault.asked_of[HAK_OS_ADVISE]);
+}
+
+/* Nothing but address space itself is needed to serve the program. */
+static void nothing_is_missed(void) {
+    workload();
+    CHECK(nulls == 0);
+}
+
+static void no_memory_at_all(void) {
+    workload();
+    CHECK(nulls > 0);
+    for (unsigned i = 0; i < SLOTS; i++) CHECK(!slots[i].at);
+    free(NULL);
+    hak_collect();
+}
+
+static void calloc_is_zero_though_nothing_went_back(void) {
+    enum { COUNT = 24 };
+    static unsigned char *blocks[COUNT];
+    for (unsigned round = 0; round < 4; round++) {
+        size_t bytes = (size_t)3 << 20 >> round * 5;
+        for (unsigned i = 0; i < COUNT; i++) {
+            blocks[i] = calloc(1, bytes);
+            CHECK(blocks[i]);
+            for (size_t k = 0; k < bytes; k += bytes > 65536 ? 509 : 1) CHECK(blocks[i][k] == 0);
+            for (size_t k = 0; k < bytes; k += bytes > 65536 ? 509 : 1) blocks[i][k] = 0xa5;
+        }
+        for (unsigned i = 0; i < COUNT; i += 2) free(blocks[i]);
+        hak_collect();
+        for (unsigned i = 0; i < COUNT; i += 2) {
+            blocks[i] = calloc(1, bytes);
+            CHECK(blocks[i]);
+            for (size_t k = 0; k < bytes; k += bytes > 65536 ? 509 : 1) CHECK(blocks[i][k] == 0);
+        }
+        for (unsigned i = 0; i < COUNT; i++) free(blocks[i]);
+        hak_collect();
+    }
+    CHECK(fault.refused > 0);
+    CHECK(hak_load_relaxed(&hak_purge.returned_bytes) == 0); /* nothing is told that did not happen */
+    workload();
+    CHECK(nulls == 0);
+}
+
+/* Pages that cannot be moved are copied; the contents are the same. */
+static void growth_copies_what_cannot_be_moved(void) {
+    size_t bytes = 2 << 20;
+    unsigned char *block = malloc(bytes), *wall = NULL;
+    CHECK(block);
+    for (size_t i = 0; i < bytes; i += 4001) block[i] = block_byte(1, i);
+    for (; bytes < (64 << 20); bytes *= 2) {
+        wall = malloc(1 << 20); /* behind the block: it cannot grow in place */
+        CHECK(wall);
+        unsigned char *grown = realloc(block, bytes * 2);
+        CHECK(grown);
+        block = grown;
+        for (size_t i = 0; i < 2 << 20; i += 4001) CHECK(block[i] == block_byte(1, i));
+        free(wall);
+    }
+    free(block);
+    struct hak_stats stats;
+    hak_stats_get(&stats, sizeof stats);
+    CHECK(fault.refused > 0 && stats.counter[HAK_C_large_moved] == 0 && stats.counter[HAK_C_large_copied] > 0);
+    workload();
+    CHECK(nulls == 0);
+}
+
+int main(void) {
+    CHECK(!case_run(FAULT_NONE, 0, without_refusals_everything_is_granted));
+    CHECK(case_run(FAULT_KIND, HAK_OS_RETURN, calloc_is_zero_though_nothing_went_back));
+    CHECK(case_run(FAULT_KIND, HAK_OS_MOVE, growth_copies_what_cannot_be_moved));
+    CHECK(case_run(FAULT_KIND, HAK_OS_ADVISE, nothing_is_missed)); /* the fork page is not wiped */
+    case_run(FAULT_KIND, HAK_OS_UNMAP, nothing_is_missed);
+    CHECK(case_run(FAULT_KIND, HAK_OS_FRESH, no_memory_at_all)); /* no place is found for the window */
+    CHECK(case_run(FAULT_KIND, HAK_OS_MAP_AT, no_memory_at_all));
+    return 0;
+}
