@@ -7,7 +7,6 @@
 #include "front/front.h"
 
 #include "hakmem/hakmem.h"
-#include "memory/outside.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -72,7 +71,7 @@ HAK_EXPORT void *pvalloc(size_t bytes) {
 
 /* --- what the caller states --- */
 
-static void check_size(const char *function, const void *block, size_t stated) {
+void hak_check_size(const char *function, const void *block, size_t stated) {
     struct hak_found found = hak_find(function, block);
     if (stated > found.bytes) hak_misuse_size(function, block, found.bytes, stated);
     if (found.large) { /* exact to the page: realloc and hak_expand keep it so */
@@ -87,11 +86,11 @@ static void check_size(const char *function, const void *block, size_t stated) {
 
 HAK_NOINLINE void hak_free_sized_slow(void *block, size_t bytes) {
     if (!block) return;
-    check_size("free_sized", block, bytes);
+    hak_check_size("free_sized", block, bytes);
     hak_free_inline(block);
 }
 
-static void check_aligned(const char *function, const void *block, size_t align, size_t bytes) {
+void hak_check_aligned(const char *function, const void *block, size_t align, size_t bytes) {
     if ((uintptr_t)block & (align - 1)) hak_misuse_align(function, block, align);
     struct hak_found found = hak_find(function, block);
     if (bytes > found.bytes) hak_misuse_size(function, block, found.bytes, bytes);
@@ -99,7 +98,7 @@ static void check_aligned(const char *function, const void *block, size_t align,
 
 void hak_free_aligned(void *block, size_t align, size_t bytes) {
     if (!block) return;
-    check_aligned("free_aligned_sized", block, align, bytes);
+    hak_check_aligned("free_aligned_sized", block, align, bytes);
     hak_free_inline(block);
 }
 

@@ -88,11 +88,6 @@ HAK_INLINE void *hak_malloc_inline(size_t bytes, void *(*slow)(size_t)) {
     return bin->base + hak_bit_first(word) * rounded;
 }
 
-HAK_INLINE void hak_free_leave(void *block, bool stated, size_t bytes) {
-    if (stated) hak_free_sized_slow(block, bytes);
-    else hak_free_slow(block);
-}
-
 /* It only grows, and a caller that holds a block has seen it hold that block. gcc keeps an atomic load out of the
  * comparison, one instruction more; ThreadSanitizer is told the truth. */
 HAK_INLINE size_t hak_window_bytes(void) {
@@ -103,30 +98,32 @@ HAK_INLINE size_t hak_window_bytes(void) {
 #endif
 }
 
-/* stated: the caller names a size that the block's class must be made for */
-HAK_INLINE void hak_free_any(void *block, bool stated, size_t bytes) {
+/* `slow_sized`: the caller states a size, which must be that of the block's class here; else `slow` is given. */
+HAK_INLINE void hak_free_any(void *block, void (*slow)(void *), size_t bytes, void (*slow_sized)(void *, size_t)) {
+#define HAK_LEAVE() (slow_sized ? slow_sized(block, bytes) : slow(block))
     uintptr_t offset = (uintptr_t)block - hak_window.base;
-    if (HAK_UNLIKELY(offset >= hak_window_bytes())) return hak_free_leave(block, stated, bytes);
+    if (HAK_UNLIKELY(offset >= hak_window_bytes())) return HAK_LEAVE();
     struct hak_fast_record *record = (struct hak_fast_record *)(hak_window.records - (offset >> 11 & ~(uintptr_t)31));
     if (HAK_UNLIKELY(__atomic_load_n(&record->owner, __ATOMIC_RELAXED) != (void *)hak_self))
-        return hak_free_leave(block, stated, bytes);
+        return HAK_LEAVE();
     unsigned __int128 product = (unsigned __int128)(uint64_t)((char *)block - record->start) * record->reciprocal;
     uint64_t index = (uint64_t)(product >> 64);
     if (HAK_UNLIKELY((uint64_t)product >= record->reciprocal)) /* no block starts there */
-        return hak_free_leave(block, stated, bytes);
+        return HAK_LEAVE();
     uint64_t *words = record->words;
     struct hak_fast_row *row = (struct hak_fast_row *)(void *)words - 1;
-    if (stated && HAK_UNLIKELY(row->block_bytes != ((bytes + 15) & ~(size_t)15)))
-        return hak_free_leave(block, stated, bytes);
+    if (slow_sized && HAK_UNLIKELY(row->block_bytes != ((bytes + 15) & ~(size_t)15)))
+        return HAK_LEAVE();
     uint64_t word = __atomic_load_n(&words[index >> 6], __ATOMIC_RELAXED);
-    if (HAK_UNLIKELY(hak_bit_test_and_set(&word, index))) return hak_free_leave(block, stated, bytes); /* free already */
+    if (HAK_UNLIKELY(hak_bit_test_and_set(&word, index))) return HAK_LEAVE(); /* free already */
     /* release: a third thread that sees the bit may return the page after the program's last writes to it */
     __atomic_store_n(&words[index >> 6], word, __ATOMIC_RELEASE);
     if (HAK_UNLIKELY(--row->countdown == 0)) hak_free_event(block);
+#undef HAK_LEAVE
 }
 
-HAK_INLINE void hak_free_inline(void *block) { hak_free_any(block, false, 0); }
-HAK_INLINE void hak_free_sized_inline(void *block, size_t bytes) { hak_free_any(block, true, bytes); }
+HAK_INLINE void hak_free_inline(void *block) { hak_free_any(block, hak_free_slow, 0, 0); }
+HAK_INLINE void hak_free_sized_inline(void *block, size_t bytes) { hak_free_any(block, 0, bytes, hak_free_sized_slow); }
 
 #ifdef __cplusplus
 }

@@ -35,6 +35,10 @@ struct hak_found {
 /* Any pointer but NULL; what is not a live block ends the program, `function` being named. */
 struct hak_found hak_find(const char *function, const void *block);
 
+/* Ends the program unless a live block may be one of the stated size; of the alignment and at least the size. */
+void hak_check_size(const char *function, const void *block, size_t stated);
+void hak_check_aligned(const char *function, const void *block, size_t align, size_t bytes);
+
 /* --- large blocks and failure, front/malloc.c --- */
 
 /* Sizes above HAK_SLAB_BLOCK_BYTES_MAX, or alignments above it. Sets errno on failure. */

@@ -12,10 +12,11 @@
 #include "front/delete_slow.h"
 #include "front/new_slow.h"
 
-/* delete's fast path is free's; where it leaves, it leaves to functions that know its name */
-#define hak_free_slow hak_delete_slow
-#define hak_free_sized_slow hak_delete_sized_slow
 #include "front/fast.h"
+
+/* delete's fast path is free's; where it leaves, it leaves to functions that know its name */
+HAK_INLINE void delete_inline(void *block) { hak_free_any(block, hak_delete_slow, 0, nullptr); }
+HAK_INLINE void delete_sized_inline(void *block, size_t size) { hak_free_any(block, nullptr, size, hak_delete_sized_slow); }
 
 #define OPERATOR __attribute__((visibility("default"), used, weak))
 #define SAME_AS(operator_) __attribute__((visibility("default"), used, weak, alias(#operator_)))
@@ -69,17 +70,17 @@ void *_ZnamSt11align_val_tRKSt9nothrow_t12__hot_cold_t(size_t, size_t, const voi
 
 /* --- delete: what it is told is checked ------------------------------------------------------------ */
 
-OPERATOR void _ZdlPv(void *block) noexcept { hak_free_inline(block); }
-OPERATOR void _ZdlPvm(void *block, size_t size) noexcept { hak_free_sized_inline(block, size); }
+OPERATOR void _ZdlPv(void *block) noexcept { delete_inline(block); }
+OPERATOR void _ZdlPvm(void *block, size_t size) noexcept { delete_sized_inline(block, size); }
 
 /* Where the address alone shows that the alignment is right, the fast path does the rest. */
 OPERATOR void _ZdlPvSt11align_val_t(void *block, size_t alignment) noexcept {
     if (HAK_UNLIKELY(((uintptr_t)block & (alignment - 1)) != 0)) hak_delete_aligned(block, alignment);
-    else hak_free_inline(block);
+    else delete_inline(block);
 }
 
 OPERATOR void _ZdlPvmSt11align_val_t(void *block, size_t size, size_t alignment) noexcept {
-    if (HAK_LIKELY(alignment <= HAK_NEW_ALIGNMENT)) hak_free_sized_inline(block, size);
+    if (HAK_LIKELY(alignment <= HAK_NEW_ALIGNMENT)) delete_sized_inline(block, size);
     else hak_delete_aligned_sized(block, size, alignment);
 }
 
