@@ -43,9 +43,9 @@ int main(void) {
     CHECK(case_run(FAULT_KIND, HAK_OS_MOVE, nothing_is_missed));
     CHECK(case_run(FAULT_KIND, HAK_OS_ADVISE, nothing_is_missed));
     case_run(FAULT_KIND, HAK_OS_MAP_AT, workload);
-    unsigned single = cases_run(FAULT_NTH, 7, workload), from = cases_run(FAULT_FROM, 7, workload);
+    unsigned single = cases_run(FAULT_NTH, 13, workload), from = cases_run(FAULT_FROM, 13, workload);
     for (unsigned k = 2; k <= 20; k++) case_run(FAULT_EVERY, k, workload);
-    dprintf(1, "under RLIMIT_AS: every seventh of %u, from every seventh of %u\n", single, from);
+    dprintf(1, "under RLIMIT_AS: every 13th of %u calls, from every 13th of %u\n", single, from);
     case_limit_bytes = (size_t)256 << 20;
     case_run(FAULT_NONE, 0, the_limit_is_met);
     case_run(FAULT_KIND, HAK_OS_UNMAP, the_limit_is_met);

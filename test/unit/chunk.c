@@ -1,0 +1,264 @@
+/* chunk.c - spans are taken, given back, extended; they never overlap, and the sums stay right. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "unit/room.h"
+
+#include "base/word.h"
+#include "memory/chunk.h"
+#include "memory/purge.h"
+#include "os/os.h"
+
+#include <pthread.h>
+#include <string.h>
+
+static int start(void **state) {
+    (void)state;
+    room_region_start();
+    return 0;
+}
+
+static int64_t used(void) { return hak_load_relaxed(&hak_purge.used_granules); }
+static int64_t free_bytes(void) { return hak_load_relaxed(&hak_purge.free_bytes); }
+
+static void a_span_of_up_to_64_granules_lies_in_one_chunk(void **state) {
+    (void)state;
+    size_t granule[65], dirty;
+    int64_t before = used();
+    for (size_t count = 1; count <= 64; count++) {
+        granule[count] = hak_span_take(count, 1, &dirty);
+        assert_true(granule[count] != HAK_NO_GRANULE);
+        assert_true(granule[count] % HAK_CHUNK_GRANULES + count <= HAK_CHUNK_GRANULES);
+        memset(hak_granule_address(granule[count]), (int)count, count * HAK_GRANULE_BYTES);
+    }
+    assert_int_equal(used() - before, 64 * 65 / 2);
+    for (size_t count = 1; count <= 64; count++) {
+        char *start = hak_granule_address(granule[count]);
+        for (size_t i = 0; i < count * HAK_GRANULE_BYTES; i += 4096) REQUIRE(start[i] == (char)count);
+        hak_span_give(granule[count], count, HAK_SPAN_DIRTY);
+    }
+    assert_int_equal(used(), before);
+}
+
+static void alignment_is_kept_for_spans_and_runs(void **state) {
+    (void)state;
+    for (size_t align = 1; align <= 512; align *= 2) {
+        for (size_t count = 1; count <= 200; count += count < 5 ? 1 : 39) {
+            size_t dirty, other, granule = hak_span_take(count, align, &dirty), odd = hak_span_take(1, 1, &other);
+            assert_true(granule != HAK_NO_GRANULE && odd != HAK_NO_GRANULE);
+            assert_int_equal((uintptr_t)hak_granule_address(granule) % (align * HAK_GRANULE_BYTES), 0);
+            if (count > HAK_CHUNK_GRANULES) assert_int_equal(granule % HAK_CHUNK_GRANULES, 0);
+            assert_true(odd < granule || odd >= granule + count);
+            hak_span_give(granule, count, HAK_SPAN_AS_IT_WAS);
+            hak_span_give(odd, 1, HAK_SPAN_AS_IT_WAS);
+        }
+    }
+}
+
+static void what_was_written_is_dirty_and_what_went_back_is_clean(void **state) {
+    (void)state;
+    enum { COUNT = 100 };
+    size_t dirty, again;
+    size_t granule = hak_span_take(COUNT, 1, &dirty);
+    int64_t before = free_bytes();
+    hak_span_give(granule, COUNT, HAK_SPAN_DIRTY);
+    assert_int_equal(free_bytes() - before, COUNT * HAK_GRANULE_BYTES);
+    again = hak_span_take(COUNT, 1, &dirty);
+    assert_int_equal(again, granule);
+    assert_int_equal(dirty, COUNT);
+    assert_int_equal(free_bytes(), before);
+    hak_span_give(granule, COUNT, HAK_SPAN_AS_IT_WAS); /* not touched: dirty still */
+    assert_int_equal(free_bytes() - before, COUNT * HAK_GRANULE_BYTES);
+    again = hak_span_take(COUNT, 1, &dirty);
+    assert_int_equal(dirty, COUNT);
+    hak_span_give(granule, COUNT, HAK_SPAN_CLEAN);
+    assert_int_equal(free_bytes(), before);
+    again = hak_span_take(COUNT, 1, &dirty);
+    assert_int_equal(again, granule);
+    assert_int_equal(dirty, 0);
+    hak_span_give(granule, COUNT, HAK_SPAN_AS_IT_WAS);
+    assert_int_equal(free_bytes(), before);
+}
+
+static void freed_space_is_found_again_the_lowest_first(void **state) {
+    (void)state;
+    enum { COUNT = 5 * HAK_CHUNK_GRANULES };
+    static size_t granules[COUNT];
+    size_t dirty;
+    for (unsigned i = 0; i < COUNT; i++) granules[i] = hak_span_take(1, 1, &dirty);
+    for (unsigned count = 1; count <= 16; count *= 2) {
+        unsigned low = 0, high = COUNT - HAK_CHUNK_GRANULES; /* two holes of this size, aligned within a chunk */
+        while (granules[low] % 16 != 0 || granules[low + count - 1] != granules[low] + count - 1) low++;
+        while (granules[high] % 16 != 0 || granules[high + count - 1] != granules[high] + count - 1) high--;
+        hak_span_give(granules[high], count, HAK_SPAN_AS_IT_WAS);
+        hak_span_give(granules[low], count, HAK_SPAN_AS_IT_WAS);
+        assert_int_equal(hak_span_take(count, 1, &dirty), granules[low]);
+        assert_int_equal(hak_span_take(count, 1, &dirty), granules[high]);
+    }
+    for (unsigned i = 0; i < COUNT; i++) hak_span_give(granules[i], 1, HAK_SPAN_AS_IT_WAS);
+}
+
+static void top_covers_every_span_and_does_not_run_away(void **state) {
+    (void)state;
+    size_t dirty, count = 40 * HAK_CHUNK_GRANULES + 3, granule = hak_span_take(count, 1, &dirty);
+    assert_true((granule + count - 1) / HAK_CHUNK_GRANULES < hak_load_relaxed(&hak_chunk_top));
+    uint64_t top = hak_load_relaxed(&hak_chunk_top);
+    hak_span_give(granule, count, HAK_SPAN_AS_IT_WAS);
+    for (unsigned i = 0; i < 50; i++) {
+        granule = hak_span_take(count, 1, &dirty);
+        hak_span_give(granule, count, HAK_SPAN_AS_IT_WAS);
+    }
+    assert_int_equal(hak_load_relaxed(&hak_chunk_top), top);
+}
+
+static void a_span_grows_into_free_granules_behind_it(void **state) {
+    (void)state;
+    size_t dirty, granule = hak_span_take(300, 1, &dirty);
+    int64_t before = used();
+    hak_span_give(granule + 3, 297, HAK_SPAN_AS_IT_WAS);
+    assert_true(hak_span_extend(granule, 3, 7));
+    assert_true(hak_span_extend(granule, 10, 290)); /* over four chunks */
+    assert_int_equal(used(), before);
+    memset(hak_granule_address(granule), 1, 300 * (size_t)HAK_GRANULE_BYTES);
+    hak_span_give(granule, 300, HAK_SPAN_DIRTY);
+}
+
+static void a_span_that_cannot_grow_wholly_does_not_grow_at_all(void **state) {
+    (void)state;
+    size_t dirty, granule = hak_span_take(300, 1, &dirty);
+    /* all but the first three and one far behind, in the third chunk from here, are free again */
+    hak_span_give(granule + 3, 197, HAK_SPAN_AS_IT_WAS);
+    hak_span_give(granule + 201, 99, HAK_SPAN_AS_IT_WAS);
+    int64_t before = used(), free_before = free_bytes();
+    assert_false(hak_span_extend(granule, 3, 250));
+    assert_int_equal(used(), before);
+    assert_int_equal(free_bytes(), free_before);
+    assert_true(hak_span_extend(granule, 3, 197));
+    assert_false(hak_span_extend(granule, 200, 1));
+    assert_false(hak_span_extend(granule, 200, SIZE_MAX / 4 / HAK_GRANULE_BYTES));
+    hak_span_give(granule, 201, HAK_SPAN_AS_IT_WAS);
+}
+
+static void a_run_goes_round_what_is_in_its_way(void **state) {
+    (void)state;
+    size_t dirty, wall = hak_span_take(1000, 1, &dirty);
+    hak_span_give(wall, 70, HAK_SPAN_AS_IT_WAS);
+    hak_span_give(wall + 71, 929, HAK_SPAN_AS_IT_WAS); /* granule 70 stands */
+    size_t run = hak_span_take(130, 1, &dirty);
+    assert_true(run != HAK_NO_GRANULE && (run + 130 <= wall + 70 || run > wall + 70));
+    hak_span_give(run, 130, HAK_SPAN_AS_IT_WAS);
+    hak_span_give(wall + 70, 1, HAK_SPAN_AS_IT_WAS);
+}
+
+static void what_cannot_be_had_takes_nothing(void **state) {
+    (void)state;
+    size_t dirty;
+    int64_t before = used();
+    size_t all = hak_region.chunk_count * HAK_CHUNK_GRANULES;
+    assert_true(hak_span_take(all + 1, 1, &dirty) == HAK_NO_GRANULE);
+    assert_int_equal(used(), before);
+}
+
+static bool refuse_all(enum hak_os_call call) {
+    (void)call;
+    return true;
+}
+
+static void when_the_kernel_refuses_nothing_is_taken(void **state) {
+    (void)state;
+    size_t dirty, count = (hak_load_relaxed(&hak_chunk_top) + 64) * HAK_CHUNK_GRANULES;
+    int64_t before = used();
+    hak_os_fault = refuse_all;
+    assert_true(hak_span_take(count, 1, &dirty) == HAK_NO_GRANULE);
+    hak_os_fault = NULL;
+    assert_int_equal(used(), before);
+    size_t granule = hak_span_take(count, 1, &dirty);
+    assert_true(granule != HAK_NO_GRANULE);
+    hak_span_give(granule, count, HAK_SPAN_AS_IT_WAS);
+}
+
+/* --- two threads --- */
+
+enum { HAMMER_GRANULES = 1 << 16, HELD = 24, ROUNDS = 30000 };
+static hak_atomic_u32 holder[HAMMER_GRANULES];
+static hak_atomic_u32 collisions;
+
+static void hold(size_t granule, size_t count, uint32_t from, uint32_t to) {
+    for (size_t i = granule; i < granule + count && i < HAMMER_GRANULES; i++) {
+        uint32_t seen = from;
+        if (!hak_cas(&holder[i], &seen, to)) hak_add(&collisions, 1);
+    }
+}
+
+static void *hammer(void *number) {
+    uint32_t self = (uint32_t)(uintptr_t)number;
+    uint64_t dice = 1000 + self;
+    struct {
+        size_t granule, count;
+    } held[HELD] = { { 0, 0 } };
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        unsigned k = (unsigned)(dice_next(&dice) % HELD);
+        if (!held[k].count) {
+            size_t draw = dice_next(&dice) % 100, dirty;
+            size_t count = draw < 60 ? 1 + dice_next(&dice) % 8 : draw < 90 ? 1 + dice_next(&dice) % 64 : 65 + dice_next(&dice) % 300;
+            size_t align = (size_t)1 << dice_next(&dice) % 4;
+            held[k].granule = hak_span_take(count, align, &dirty);
+            if (held[k].granule == HAK_NO_GRANULE) continue;
+            held[k].count = count;
+            hold(held[k].granule, count, 0, self);
+        } else if (dice_next(&dice) % 3 == 0) {
+            size_t more = 1 + dice_next(&dice) % 100;
+            if (hak_span_extend(held[k].granule, held[k].count, more)) {
+                hold(held[k].granule + held[k].count, more, 0, self);
+                held[k].count += more;
+            }
+        } else {
+            hold(held[k].granule, held[k].count, self, 0);
+            hak_span_give(held[k].granule, held[k].count, (enum hak_span_state)(dice_next(&dice) % 3));
+            held[k].count = 0;
+        }
+    }
+    for (unsigned k = 0; k < HELD; k++)
+        if (held[k].count) {
+            hold(held[k].granule, held[k].count, self, 0);
+            hak_span_give(held[k].granule, held[k].count, HAK_SPAN_AS_IT_WAS);
+        }
+    return NULL;
+}
+
+static void spans_of_two_threads_never_overlap(void **state) {
+    (void)state;
+    pthread_t threads[2];
+    int64_t before = used();
+    for (uintptr_t i = 0; i < 2; i++) assert_int_equal(pthread_create(&threads[i], NULL, hammer, (void *)(i + 1)), 0);
+    for (unsigned i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    assert_int_equal(hak_load_relaxed(&collisions), 0);
+    assert_int_equal(used(), before);
+    int64_t dirty = 0;
+    for (size_t number = 0; number < hak_load_relaxed(&hak_chunk_top); number++) {
+        if (!hak_unit_ready(number)) continue;
+        struct hak_chunk *chunk = hak_chunk_at(number);
+        dirty += hak_word_count(hak_load_relaxed(&chunk->dirty) & ~hak_load_relaxed(&chunk->used));
+    }
+    assert_int_equal(free_bytes(), dirty * HAK_GRANULE_BYTES);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_span_of_up_to_64_granules_lies_in_one_chunk),
+        cmocka_unit_test(alignment_is_kept_for_spans_and_runs),
+        cmocka_unit_test(what_was_written_is_dirty_and_what_went_back_is_clean),
+        cmocka_unit_test(freed_space_is_found_again_the_lowest_first),
+        cmocka_unit_test(top_covers_every_span_and_does_not_run_away),
+        cmocka_unit_test(a_span_grows_into_free_granules_behind_it),
+        cmocka_unit_test(a_span_that_cannot_grow_wholly_does_not_grow_at_all),
+        cmocka_unit_test(a_run_goes_round_what_is_in_its_way),
+        cmocka_unit_test(what_cannot_be_had_takes_nothing),
+        cmocka_unit_test(when_the_kernel_refuses_nothing_is_taken),
+        cmocka_unit_test(spans_of_two_threads_never_overlap),
+    };
+    return cmocka_run_group_tests(tests, start, NULL);
+}

@@ -1,0 +1,127 @@
+/* class.c - the table of classes: every size, every offset of every slab. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "unit/room.h"
+
+#include "slab/class.h"
+#include "slab/slab.h"
+
+static void every_size_gets_the_smallest_class_that_holds_it(void **state) {
+    (void)state;
+    for (size_t bytes = 1; bytes <= HAK_SLAB_BLOCK_BYTES_MAX; bytes++) {
+        unsigned class = hak_class_of(bytes), best = 0;
+        for (unsigned c = 1; c < HAK_CLASS_COUNT && !best; c++)
+            if (hak_classes[c].block_bytes >= bytes) best = c;
+        REQUIRE(class == best);
+    }
+}
+
+static void classes_grow_and_waste_little(void **state) {
+    (void)state;
+    assert_int_equal(hak_classes[0].block_bytes, 0);
+    assert_int_equal(hak_classes[HAK_CLASS_COUNT - 1].block_bytes, HAK_SLAB_BLOCK_BYTES_MAX);
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
+        size_t bytes = hak_classes[c].block_bytes, below = hak_classes[c - 1].block_bytes;
+        assert_true(bytes > below && bytes % 16 == 0);
+        assert_true(bytes <= HAK_SMALL_BYTES_MAX ? bytes == below + 16 : (bytes - below) * 8 <= bytes);
+        if (c <= HAK_SMALL_CLASS_MAX) assert_int_equal(bytes, 16 * c); /* the fast path counts on it */
+    }
+}
+
+static void a_slab_holds_what_its_row_says(void **state) {
+    (void)state;
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
+        const struct hak_class *class = &hak_classes[c];
+        size_t slab_bytes = (size_t)class->granules * HAK_GRANULE_BYTES;
+        assert_int_equal(slab_bytes, (size_t)1 << class->slab_shift);
+        assert_int_equal(class->capacity, slab_bytes / class->block_bytes);
+        assert_true(class->granules <= HAK_CHUNK_GRANULES && class->capacity >= 8);
+        assert_int_equal(class->surplus, slab_bytes % class->block_bytes != 0);
+        assert_true(class->word_count * 64u >= class->capacity + class->surplus);
+        assert_true((class->word_count - 1) * 64u < class->capacity + class->surplus);
+        /* every index that the reciprocal can give has a bit; the surplus one is in no valid mask */
+        assert_true((slab_bytes - 1) / class->block_bytes < class->word_count * 64u);
+        unsigned valid = 0;
+        for (unsigned i = 0; i < class->word_count; i++)
+            for (unsigned bit = 0; bit < 64; bit++) {
+                bool is_valid = hak_class_valid(class, i) >> bit & 1;
+                REQUIRE(is_valid == (i * 64 + bit < class->capacity));
+                valid += is_valid;
+            }
+        assert_int_equal(valid, class->capacity);
+    }
+}
+
+static void the_reciprocal_divides_every_offset_exactly(void **state) {
+    (void)state;
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
+        const struct hak_class *class = &hak_classes[c];
+        uint64_t bytes = class->block_bytes, end = (uint64_t)class->granules * HAK_GRANULE_BYTES;
+        uint64_t index = 0, rest = 0;
+        for (uint64_t offset = 0; offset < end; offset++) {
+            unsigned __int128 product = (unsigned __int128)offset * class->reciprocal;
+            if ((uint64_t)(product >> 64) != index || ((uint64_t)product < class->reciprocal) != (rest == 0))
+                fail_msg("class of %llu bytes, offset %llu", (unsigned long long)bytes, (unsigned long long)offset);
+            if (++rest == bytes) rest = 0, index++;
+        }
+    }
+}
+
+static void a_coarse_class_holds_and_is_its_own(void **state) {
+    (void)state;
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
+        const struct hak_class *coarse = &hak_classes[hak_classes[c].coarse];
+        assert_true(coarse->block_bytes >= hak_classes[c].block_bytes);
+        assert_int_equal(coarse->coarse, hak_classes[c].coarse); /* no second step */
+        if (c > HAK_SMALL_CLASS_MAX) assert_int_equal(hak_classes[c].coarse, c);
+        if (c > 1) assert_true(hak_classes[c].coarse >= hak_classes[c - 1].coarse);
+    }
+}
+
+static void a_size_rounded_to_an_alignment_has_an_aligned_class(void **state) {
+    (void)state;
+    for (size_t align = 16; align <= HAK_SLAB_BLOCK_BYTES_MAX; align *= 2) {
+        for (size_t bytes = align; bytes <= HAK_SLAB_BLOCK_BYTES_MAX; bytes += align) {
+            const struct hak_class *class = &hak_classes[hak_class_of(bytes)];
+            REQUIRE(class->block_bytes >= bytes && class->block_bytes % align == 0);
+            REQUIRE(hak_classes[class->coarse].block_bytes % align == 0);
+        }
+    }
+}
+
+static void windows_stay_within_their_bounds(void **state) {
+    (void)state;
+    const size_t word_bytes[] = { 1024, 4096, 5000, 8192, 16384, 65536 };
+    uint32_t before[HAK_CLASS_COUNT];
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) before[c] = hak_load_relaxed(&hak_window_blocks[c]);
+    for (unsigned i = 0; i < sizeof word_bytes / sizeof *word_bytes; i++) {
+        hak_window_set(word_bytes[i]);
+        for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
+            uint32_t blocks = hak_load_relaxed(&hak_window_blocks[c]);
+            size_t bytes = hak_classes[c].block_bytes, least = bytes <= 8192 ? 4 : bytes <= 16384 ? 2 : 1;
+            assert_true(blocks >= least && blocks <= 64 && blocks <= hak_classes[c].capacity);
+            if (blocks > least) assert_true(blocks * bytes <= word_bytes[i]);
+            if (blocks < 64) assert_true((blocks + 1) * bytes > word_bytes[i]);
+        }
+    }
+    hak_window_set(8192);
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) /* the table is the default's */
+        assert_int_equal(hak_load_relaxed(&hak_window_blocks[c]), before[c]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_size_gets_the_smallest_class_that_holds_it),
+        cmocka_unit_test(classes_grow_and_waste_little),
+        cmocka_unit_test(a_slab_holds_what_its_row_says),
+        cmocka_unit_test(the_reciprocal_divides_every_offset_exactly),
+        cmocka_unit_test(a_coarse_class_holds_and_is_its_own),
+        cmocka_unit_test(a_size_rounded_to_an_alignment_has_an_aligned_class),
+        cmocka_unit_test(windows_stay_within_their_bounds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
