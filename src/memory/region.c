@@ -40,60 +40,45 @@ bool hak_unit_ready(size_t chunk) {
     return hak_load_acquire(&units[chunk >> hak_region.unit_shift]) == HAK_PART_READY;
 }
 
-/* --- taking parts: a run of states from NONE to TAKEN, all or nothing --- */
+/* --- taking parts: from NONE to TAKEN by CAS, a run of them all or nothing --- */
 
-static size_t take_states(_Atomic(uint8_t) *states, size_t count, size_t stride_bytes) {
-    for (size_t i = 0; i < count; i++) {
-        uint8_t none = HAK_PART_NONE;
-        if (hak_cas((_Atomic(uint8_t) *)((uintptr_t)states + i * stride_bytes), &none, HAK_PART_TAKEN)) continue;
-        return i;
-    }
-    return count;
+static bool take_state(_Atomic(uint8_t) *state) {
+    uint8_t none = HAK_PART_NONE;
+    return hak_cas(state, &none, HAK_PART_TAKEN);
 }
 
-static void set_states(_Atomic(uint8_t) *states, size_t count, size_t stride_bytes, enum hak_part part) {
-    for (size_t i = 0; i < count; i++)
-        hak_store_release((_Atomic(uint8_t) *)((uintptr_t)states + i * stride_bytes), (uint8_t)part);
+/* How a mapping went, as the state of its `count` parts: one part alone at which something foreign lies is given
+ * up for good, a longer run is tried elsewhere. */
+static uint8_t state_after(int result, size_t count) {
+    return result == 0 ? HAK_PART_READY : result == -EEXIST && count == 1 ? HAK_PART_FOREIGN : HAK_PART_NONE;
 }
 
-static enum hak_ready refused(int result) { return result == -EEXIST ? HAK_READY_ELSEWHERE : HAK_READY_REFUSED; }
+static enum hak_ready ready_after(int result) {
+    return result == 0 ? HAK_READY : result == -EEXIST || result == -EAGAIN ? HAK_READY_ELSEWHERE : HAK_READY_REFUSED;
+}
 
 static enum hak_ready units_map(size_t unit, size_t count) {
-    size_t taken = take_states(&units[unit], count, 1);
-    if (taken < count) {
-        set_states(&units[unit], taken, 1, HAK_PART_NONE);
-        return HAK_READY_ELSEWHERE;
+    size_t taken = 0;
+    while (taken < count && take_state(&units[unit + taken])) taken++;
+    int result = -EAGAIN;
+    if (taken == count) {
+        void *meta = (void *)hak_unit_meta(unit);
+        result = hak_os_map_at(meta, count * hak_region.unit_meta_bytes);
+        if (result == 0 && (result = map_records(unit, count)) != 0) hak_os_unmap(meta, count * hak_region.unit_meta_bytes);
+        if (result == 0) window_reaches(unit + count);
     }
-    int result = hak_os_map_at((void *)hak_unit_meta(unit), count * hak_region.unit_meta_bytes);
-    if (result == 0) {
-        result = map_records(unit, count);
-        if (result != 0) hak_os_unmap((void *)hak_unit_meta(unit), count * hak_region.unit_meta_bytes);
-    }
-    if (result == 0) window_reaches(unit + count);
-    /* something foreign is in the way: one unit at a time is given up; a longer run is tried elsewhere */
-    set_states(&units[unit], count, 1,
-               result == 0 ? HAK_PART_READY : result == -EEXIST && count == 1 ? HAK_PART_FOREIGN : HAK_PART_NONE);
-    return result == 0 ? HAK_READY : refused(result);
+    for (size_t i = 0; i < taken; i++) hak_store_release(&units[unit + i], state_after(result, count));
+    return ready_after(result);
 }
 
 static enum hak_ready data_map(size_t chunk, size_t count) {
-    size_t stride = sizeof(struct hak_chunk);
-    /* structs grow within a unit only: a run that crosses units is taken part by part */
-    size_t done = 0, last_of_unit = 0;
-    for (size_t at = chunk; at < chunk + count; at += last_of_unit) {
-        size_t unit_end = ((at >> hak_region.unit_shift) + 1) << hak_region.unit_shift;
-        last_of_unit = (unit_end < chunk + count ? unit_end : chunk + count) - at;
-        size_t taken = take_states(&hak_chunk_at(at)->data_state, last_of_unit, stride);
-        done += taken;
-        if (taken < last_of_unit) break;
-    }
-    int result = done == count ? hak_os_map_at(hak_granule_address(chunk * HAK_CHUNK_GRANULES), count * HAK_CHUNK_BYTES) : -EEXIST;
-    bool foreign = done == count && result == -EEXIST && count == 1;
-    for (size_t at = chunk; at < chunk + done; at++)
-        hak_store_release(&hak_chunk_at(at)->data_state, (uint8_t)(result == 0 ? HAK_PART_READY : foreign ? HAK_PART_FOREIGN : HAK_PART_NONE));
-    if (result != 0) return refused(result);
-    hak_add(&hak_region.mapped_bytes, count * HAK_CHUNK_BYTES);
-    return HAK_READY;
+    size_t taken = 0;
+    while (taken < count && take_state(&hak_chunk_at(chunk + taken)->data_state)) taken++;
+    int result = -EAGAIN;
+    if (taken == count) result = hak_os_map_at(hak_granule_address(chunk * HAK_CHUNK_GRANULES), count * HAK_CHUNK_BYTES);
+    if (result == 0) hak_add(&hak_region.mapped_bytes, count * HAK_CHUNK_BYTES);
+    for (size_t i = 0; i < taken; i++) hak_store_release(&hak_chunk_at(chunk + i)->data_state, state_after(result, count));
+    return ready_after(result);
 }
 
 enum hak_ready hak_region_make_ready(size_t chunk, size_t count) {
@@ -124,7 +109,7 @@ enum hak_ready hak_region_make_ready(size_t chunk, size_t count) {
                hak_load_relaxed(&hak_chunk_at(chunk + run)->data_state) == HAK_PART_NONE)
             run++;
         enum hak_ready ready = data_map(chunk, run);
-        if (ready != HAK_READY && chunk + run > end && end > chunk) ready = data_map(chunk, end - chunk);
+        if (ready != HAK_READY && chunk + run > end) ready = data_map(chunk, end - chunk);
         if (ready != HAK_READY) return ready;
     }
     return HAK_READY;

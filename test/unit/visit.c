@@ -1,0 +1,217 @@
+/* visit.c - where a visit finds a block: the next word, strangers' gifts, partial slabs, a dead heap, a new slab. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "unit/heap_room.h"
+
+#include <string.h>
+
+enum { BLOCKS_MAX = 1 << 17 };
+static void *blocks[BLOCKS_MAX];
+
+static uint64_t counted(struct hak_heap *heap, enum hak_counter counter) { return heap->counters.n[counter]; }
+
+static unsigned take_many(struct hak_heap *heap, unsigned c, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        blocks[i] = block_take(heap, c);
+        assert_non_null(blocks[i]);
+    }
+    return count;
+}
+
+static void words_are_taken_by_windows(void **state) {
+    (void)state;
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c += 5) {
+        struct hak_heap *heap = heap_make();
+        class_is_common(heap, c);
+        uint32_t window = hak_load_relaxed(&hak_window_blocks[c]);
+        unsigned capacity = hak_classes[c].capacity, visits = 0;
+        for (unsigned i = 0; i < capacity; i++) {
+            uint64_t before = counted(heap, HAK_C_visit_next_word) + counted(heap, HAK_C_visit_new_slab);
+            blocks[i] = block_take(heap, c);
+            assert_true(hak_word_count(heap->bin[c].word) < window);
+            visits += counted(heap, HAK_C_visit_next_word) + counted(heap, HAK_C_visit_new_slab) != before;
+        }
+        assert_int_equal(live_slabs(c), 1);
+        assert_int_equal(live_blocks(c), capacity);
+        assert_true(visits <= (capacity + window - 1) / window + hak_classes[c].word_count);
+        for (unsigned i = 0; i < capacity; i++) block_give(heap, blocks[i]);
+        assert_int_equal(live_blocks(c), 0);
+        heap_end(heap);
+    }
+}
+
+static void a_rare_class_is_served_by_a_coarser_one_until_it_earns_a_slab(void **state) {
+    (void)state;
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
+        unsigned coarse = hak_classes[c].coarse;
+        struct hak_heap *heap = heap_make();
+        heap->shelf[c].rare = heap->shelf[coarse].rare = 0;
+        uint64_t served = counted(heap, HAK_C_visit_coarse);
+        for (unsigned i = 0; i < HAK_RARE_BLOCKS; i++) {
+            blocks[i] = block_take(heap, c);
+            assert_int_equal(slab_of(blocks[i])->class_index, coarse);
+        }
+        assert_int_equal(counted(heap, HAK_C_visit_coarse) - served, coarse == c ? 0 : HAK_RARE_BLOCKS);
+        blocks[HAK_RARE_BLOCKS] = block_take(heap, c);
+        assert_int_equal(slab_of(blocks[HAK_RARE_BLOCKS])->class_index, c);
+        for (unsigned i = 0; i <= HAK_RARE_BLOCKS; i++) block_give(heap, blocks[i]);
+        heap_end(heap);
+    }
+}
+
+static void what_strangers_gave_back_is_used_before_a_new_slab(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make(), *stranger = heap_make();
+    unsigned c = 20, capacity = hak_classes[c].capacity;
+    class_is_common(heap, c);
+    take_many(heap, c, capacity);
+    struct hak_slab *slab = slab_of(blocks[0]);
+    assert_int_equal(slab->place, HAK_SLAB_CURRENT);
+    void *given = blocks[capacity / 2];
+    block_give(stranger, given);
+    hak_batch_flush(stranger);
+    atomic_store(&heap->mail, 0); /* the letter is still under way, and the visit finds the block all the same */
+    atomic_store(&slab->mailed, 0);
+    void *again = block_take(heap, c);
+    assert_ptr_equal(again, given);
+    assert_int_equal(counted(heap, HAK_C_visit_collect), 1);
+    assert_int_equal(live_slabs(c), 1);
+    for (unsigned i = 0; i < capacity; i++) block_give(heap, blocks[i]);
+    heap_end(heap);
+    heap_end(stranger);
+}
+
+static void a_partial_slab_is_used_before_a_new_one(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    unsigned c = 30, capacity = hak_classes[c].capacity;
+    class_is_common(heap, c);
+    take_many(heap, c, 3 * capacity);
+    for (unsigned i = 0; i < capacity / 2; i++) block_give(heap, blocks[i]);
+    assert_int_equal(slab_of(blocks[0])->place, HAK_SLAB_PARTIAL);
+    uint64_t slabs = live_slabs(c), partial = counted(heap, HAK_C_visit_partial);
+    while (heap->bin[c].word) block_take(heap, c); /* lost to this test, found by nobody */
+    for (unsigned i = 0; i < capacity / 2; i++) {
+        blocks[i] = block_take(heap, c);
+        assert_ptr_equal(slab_of(blocks[i]), slab_of(blocks[capacity - 1]));
+    }
+    assert_int_equal(live_slabs(c), slabs);
+    assert_int_equal(counted(heap, HAK_C_visit_partial), partial + 1);
+    for (unsigned i = 0; i < 3 * capacity; i++) block_give(heap, blocks[i]);
+    heap_end(heap);
+}
+
+static void a_dead_heaps_partial_slab_is_used_before_a_new_one(void **state) {
+    (void)state;
+    struct hak_heap *living = heap_make(), *dead = heap_make();
+    unsigned c = 33, capacity = hak_classes[c].capacity;
+    class_is_common(dead, c);
+    class_is_common(living, c);
+    take_many(dead, c, capacity / 2);
+    struct hak_slab *slab = slab_of(blocks[0]);
+    heap_end(dead);
+    assert_ptr_equal(atomic_load(&slab->owner), dead);
+    void *block = block_take(living, c);
+    assert_ptr_equal(slab_of(block), slab);
+    assert_ptr_equal(atomic_load(&slab->owner), living);
+    assert_int_equal(counted(living, HAK_C_visit_dead), 1);
+    assert_int_equal(live_slabs(c), 1);
+    block_give(living, block);
+    for (unsigned i = 0; i < capacity / 2; i++) block_give(living, blocks[i]);
+    assert_int_equal(live_blocks(c), 0);
+    heap_end(living);
+}
+
+static void a_claimed_slab_is_passed_by_and_not_lost(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    unsigned c = 12, capacity = hak_classes[c].capacity;
+    class_is_common(heap, c);
+    blocks[0] = block_take(heap, c);
+    while (heap->bin[c].word) block_take(heap, c);
+    struct hak_slab *slab = slab_of(blocks[0]);
+    assert_true(hak_slab_claim(slab)); /* as a thread that returns its pages */
+    void *block = block_take(heap, c);
+    assert_ptr_not_equal(slab_of(block), slab);
+    assert_int_equal(slab->place, HAK_SLAB_PARTIAL);
+    assert_int_equal(counted(heap, HAK_C_visit_claimed), 1);
+    hak_slab_unclaim(slab);
+    bool seen = false;
+    for (unsigned i = 0; i < 2 * capacity; i++) seen |= slab_of(block_take(heap, c)) == slab;
+    assert_true(seen);
+    heap_end(heap);
+}
+
+static bool refuse_all(enum hak_os_call call) {
+    (void)call;
+    return true;
+}
+
+static void a_visit_that_finds_nothing_says_so_and_harms_nothing(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    unsigned c = HAK_CLASS_COUNT - 1, count = 0;
+    class_is_common(heap, c);
+    hak_os_fault = refuse_all;
+    while (count < BLOCKS_MAX && (blocks[count] = block_take(heap, c)) != NULL) count++;
+    assert_null(block_take(heap, c));
+    hak_os_fault = NULL;
+    assert_true(count > 0 && count < BLOCKS_MAX); /* the chunks that were mapped already */
+    assert_int_equal(live_blocks(c), count);
+    void *block = block_take(heap, c);
+    assert_non_null(block);
+    block_give(heap, block);
+    for (unsigned i = 0; i < count; i++) block_give(heap, blocks[i]);
+    heap_end(heap);
+    AUDIT();
+}
+
+static void no_block_is_handed_out_twice(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    uint64_t dice = 41;
+    unsigned count = 0;
+    for (unsigned i = 0; i < 60000; i++) {
+        if (count && dice_next(&dice) % 5 < 2) {
+            unsigned k = (unsigned)(dice_next(&dice) % count);
+            unsigned char *block = blocks[k];
+            size_t bytes = slab_of(block) ? hak_slab_class(slab_of(block))->block_bytes : 0;
+            REQUIRE(block[0] == (unsigned char)((uintptr_t)block >> 4) && block[bytes - 1] == block[0]);
+            memset(block, 0xee, bytes < 64 ? bytes : 64);
+            block_give(heap, block);
+            blocks[k] = blocks[--count];
+        } else {
+            unsigned c = 1 + (unsigned)(dice_next(&dice) % (dice_next(&dice) % 4 ? HAK_SMALL_CLASS_MAX : HAK_CLASS_COUNT - 1));
+            unsigned char *block = block_take(heap, c);
+            size_t bytes = hak_slab_class(slab_of(block))->block_bytes;
+            REQUIRE(bytes >= hak_classes[c].block_bytes);
+            block[0] = block[bytes - 1] = (unsigned char)((uintptr_t)block >> 4);
+            blocks[count++] = block;
+        }
+    }
+    uint64_t live = 0;
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) live += live_blocks(c);
+    while (count > 0) block_give(heap, blocks[--count]), live--;
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) live -= live_blocks(c); /* what earlier tests lost on purpose */
+    assert_int_equal(live, 0);
+    heap_end(heap);
+    AUDIT();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_are_taken_by_windows),
+        cmocka_unit_test(a_rare_class_is_served_by_a_coarser_one_until_it_earns_a_slab),
+        cmocka_unit_test(what_strangers_gave_back_is_used_before_a_new_slab),
+        cmocka_unit_test(a_partial_slab_is_used_before_a_new_one),
+        cmocka_unit_test(a_dead_heaps_partial_slab_is_used_before_a_new_one),
+        cmocka_unit_test(a_claimed_slab_is_passed_by_and_not_lost),
+        cmocka_unit_test(a_visit_that_finds_nothing_says_so_and_harms_nothing),
+        cmocka_unit_test(no_block_is_handed_out_twice),
+    };
+    return cmocka_run_group_tests(tests, heap_room_start, NULL);
+}
