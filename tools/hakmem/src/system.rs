@@ -179,13 +179,6 @@ impl Drop for Pages {
     }
 }
 
-/// How much address space can be reserved at once, of 1 TiB at most.
-pub fn reservation_bytes() -> u64 {
-    let mut sizes = (20..=40).rev().map(|exponent| 1_usize << exponent);
-    let granted = |bytes: &usize| Pages::map(*bytes, libc::PROT_NONE).is_some();
-    sizes.find(granted).map_or(0, |bytes| bytes as u64)
-}
-
 /// MADV_WIPEONFORK, by which forks of every kind are seen.
 pub fn can_wipe_on_fork() -> bool {
     let probe = |pages: Pages| unsafe { libc::madvise(pages.start, pages.bytes, libc::MADV_WIPEONFORK) == 0 };
@@ -268,7 +261,6 @@ mod tests {
     #[test]
     fn this_kernel_answers_the_probes() {
         assert!(can_return_pages());
-        assert!(reservation_bytes() > 0);
         assert!(page_bytes() >= 4096);
     }
 

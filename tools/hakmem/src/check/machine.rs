@@ -8,7 +8,6 @@ use crate::system;
 use crate::text::{bytes, count};
 
 const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
 
 /// `process` is whose limits count: "self", or a process's number.
 pub fn check(process: &str, findings: &mut Vec<Finding>) {
@@ -96,14 +95,6 @@ fn limits_check(process: &str, findings: &mut Vec<Finding>) {
             ),
             "ulimit -v unlimited; to bound memory use a control group (systemd-run -p MemoryMax=...)",
         )),
-        // The probe runs in this process; it says nothing of another one's limits.
-        None if process == "self" => match system::reservation_bytes() {
-            granted if granted < GIB => findings.push(warning(
-                format!("only {} of address space can be reserved", bytes(granted)),
-                "look for a sandbox or an emulator around this shell",
-            )),
-            granted => findings.push(ok(format!("{} of address space can be reserved", bytes(granted)))),
-        },
         None => {}
     }
     if let Some(limit) = system::limit(process, "Max data size") {

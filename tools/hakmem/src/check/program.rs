@@ -265,6 +265,7 @@ fn kind_check(path: &Path, headers: &Headers, findings: &mut Vec<Finding>) {
             "PYTHONMALLOC=malloc gives them to the library",
         ));
     }
+    deepbind_check(&name, findings);
     if headers.needed.iter().any(|needed| needed == "libjli.so" || needed == "libjvm.so") {
         findings.push(note(
             format!("{name} keeps Java objects in a heap of its own; the library serves what is outside it"),
@@ -273,18 +274,28 @@ fn kind_check(path: &Path, headers: &Headers, findings: &mut Vec<Finding>) {
     }
 }
 
-/// mlockall counts reserved address space against the limit, unless it is root's (ARCHITECTURE.md).
+/// php loads its extensions with RTLD_DEEPBIND: their free is libc's, their blocks may be the library's.
+fn deepbind_check(name: &str, findings: &mut Vec<Finding>) {
+    if name.starts_with("php") {
+        findings.push(warning(
+            format!("{name} loads its extensions so that they see libc's free (RTLD_DEEPBIND): no preloaded malloc survives that"),
+            "php -n runs without extensions; or build php with its extensions inside",
+        ));
+    }
+}
+
+/// mlockall makes resident what the library maps ahead, and counts it against the limit unless it is root's.
 fn lock_check(shown: &str, findings: &mut Vec<Finding>) {
     let Some(limit) = system::limit("self", "Max locked memory").filter(|_| system::user_id() != 0) else {
         return;
     };
     findings.push(warning(
         format!(
-            "{shown} may lock its memory (mlockall), and the address space that the library reserves counts towards \
-             the limit of {}",
+            "{shown} may lock its memory (mlockall), and what the library maps ahead, 4 to 32 MiB at a time, counts \
+             towards the limit of {}",
             crate::text::bytes(limit)
         ),
-        "set HAKMEM_REGION_GB=1, or raise ulimit -l",
+        "raise ulimit -l",
     ));
 }
 
