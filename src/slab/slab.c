@@ -121,14 +121,20 @@ void hak_slab_give_claimed(struct hak_slab *slab, struct hak_heap *heap) {
 
 /* --- an empty chunk's metadata --- */
 
-/* Headers are type-stable: a stranger may still be about to notify an ended slab, and mail for one may lie in a
- * mailbox, linked through its header. To set `mailed` as a notifier does keeps the one away and finds the other;
- * then zeros are what a header begins with. */
+/* Headers are type-stable: a stranger may still be about to notify an ended slab, mail for one may lie in a mailbox,
+ * linked through its header, and a third thread may hold the claim of one, about to look whether it lives. To claim
+ * each and set its `mailed`, as they do, keeps some away and finds the others; then zeros are what a header begins
+ * with. Modelled in test/model/tests/wipe.rs. */
 void hak_slab_chunk_empty(size_t number) {
     uint32_t epoch = hak_load_relaxed(&hak_epoch);
     unsigned count = 0;
-    for (; count < HAK_CHUNK_GRANULES; count++)
-        if (atomic_exchange(&hak_slab_at(number * HAK_CHUNK_GRANULES + count)->mailed, epoch) == epoch) break;
+    for (; count < HAK_CHUNK_GRANULES; count++) {
+        struct hak_slab *slab = hak_slab_at(number * HAK_CHUNK_GRANULES + count);
+        if (!hak_slab_claim(slab)) break;
+        if (atomic_exchange(&slab->mailed, epoch) != epoch) continue;
+        hak_slab_unclaim(slab);
+        break;
+    }
     bool all = count == HAK_CHUNK_GRANULES;
     size_t page = (size_t)1 << hak_region.page_shift;
     uintptr_t start = hak_meta_at(number), end = start + HAK_META_BYTES;
@@ -137,8 +143,12 @@ void hak_slab_chunk_empty(size_t number) {
     uint64_t calls = 0;
     size_t done = hak_os_return(&range, 1, &calls);
     hak_add(&hak_purge.return_calls, calls);
-    if (all && done) return;
-    while (count > 0) atomic_store(&hak_slab_at(number * HAK_CHUNK_GRANULES + --count)->mailed, 0);
+    if (all && done) return; /* the claims with them */
+    while (count > 0) {
+        struct hak_slab *slab = hak_slab_at(number * HAK_CHUNK_GRANULES + --count);
+        atomic_store(&slab->mailed, 0);
+        hak_slab_unclaim(slab);
+    }
 }
 
 /* --- taking and collecting --- */

@@ -1,0 +1,165 @@
+/* birth.c - heaps are born, die, are adopted; each has one owner at a time. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "unit/heap_room.h"
+
+#include <pthread.h>
+
+static unsigned born;
+static void on_birth(struct hak_heap *heap) {
+    assert_ptr_equal(hak_self, heap);
+    born++;
+}
+
+static uint32_t state_of(struct hak_heap *heap) { return hak_load_relaxed(&heap->state); }
+
+static void a_heap_lives_dies_and_is_adopted(void **state) {
+    (void)state;
+    hak_heap_on_birth = on_birth;
+    assert_true(hak_heap_is_none(hak_self));
+    struct hak_heap *heap = hak_heap_birth();
+    assert_ptr_equal(hak_self, heap);
+    assert_int_equal(state_of(heap), HAK_HEAP_LIVE);
+    assert_int_equal(born, 1);
+    assert_false(hak_heap_dead_any());
+    hak_heap_death(heap);
+    assert_true(hak_heap_is_none(hak_self));
+    assert_int_equal(state_of(heap), HAK_HEAP_DEAD);
+    assert_true(hak_heap_dead_any());
+    assert_ptr_equal(hak_heap_birth(), heap);
+    assert_int_equal(heap->counters.n[HAK_C_heap_born], 1);
+    assert_int_equal(heap->counters.n[HAK_C_heap_adopted], 1);
+    assert_int_equal(heap->counters.n[HAK_C_heap_died], 1);
+    assert_false(hak_heap_dead_any());
+    hak_heap_death(heap);
+    hak_heap_on_birth = NULL;
+}
+
+static void a_dead_heap_is_claimed_by_one(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make(), *other;
+    assert_false(hak_heap_dead_claim(heap)); /* it lives */
+    heap_end(heap);
+    assert_true(hak_heap_dead_claim(heap));
+    assert_int_equal(state_of(heap), HAK_HEAP_BUSY);
+    assert_false(hak_heap_dead_claim(heap));
+    while ((other = hak_heap_dead_take()) != NULL) assert_ptr_not_equal(other, heap);
+    hak_heap_dead_unclaim(heap);
+    assert_int_equal(state_of(heap), HAK_HEAP_DEAD);
+    assert_ptr_equal(hak_heap_dead_take(), heap); /* being passed by has not lost it */
+    assert_int_equal(state_of(heap), HAK_HEAP_BUSY);
+    hak_heap_dead_give(heap);
+    assert_ptr_equal(hak_heap_dead_take(), heap);
+    hak_heap_dead_give(heap);
+}
+
+static void every_dead_heap_is_taken_once(void **state) {
+    (void)state;
+    enum { COUNT = 60 };
+    struct hak_heap *heaps[COUNT], *heap;
+    bool seen[COUNT] = { false };
+    unsigned count = 0;
+    for (unsigned i = 0; i < COUNT; i++) {
+        heaps[i] = heap_make();
+        for (unsigned j = 0; j < i; j++) /* they do not overlap */
+            assert_true(heaps[i] >= heaps[j] + 1 || heaps[j] >= heaps[i] + 1);
+        assert_int_equal((uintptr_t)heaps[i] % HAK_LINE, 0);
+    }
+    for (unsigned i = 0; i < COUNT; i++) heap_end(heaps[i]);
+    struct hak_heap *taken[COUNT + 1];
+    while ((heap = hak_heap_dead_take()) != NULL) {
+        unsigned i = 0;
+        while (i < COUNT && heaps[i] != heap) i++;
+        assert_true(i < COUNT && !seen[i]);
+        seen[i] = true;
+        taken[count++] = heap;
+    }
+    assert_int_equal(count, COUNT);
+    while (count > 0) hak_heap_dead_give(taken[--count]);
+}
+
+static void a_dead_heap_holds_back_nothing_but_what_the_program_holds(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) block_take(heap, c);
+    void *kept = block_take(heap, 1);
+    heap_end(heap);
+    struct hak_slab *slab = slab_of(kept);
+    assert_ptr_equal(atomic_load(&slab->owner), heap);
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
+        assert_true(heap->bin[c].word == 0 && !heap->shelf[c].current);
+        for (slab = hak_slab_named(heap->shelf[c].partial); slab; slab = hak_slab_named(slab->next)) hak_slab_check(slab);
+    }
+    AUDIT();
+}
+
+static bool refuse_all(enum hak_os_call call) {
+    (void)call;
+    return true;
+}
+
+static void a_birth_without_memory_is_refused(void **state) {
+    (void)state;
+    enum { MANY = 4000 };
+    static struct hak_heap *heaps[MANY];
+    unsigned count = 0;
+    struct hak_heap *mine = hak_self;
+    hak_os_fault = refuse_all;
+    while (count < MANY && (heaps[count] = hak_heap_birth()) != NULL) {
+        hak_self = mine;
+        count++;
+    }
+    hak_os_fault = NULL;
+    assert_true(count < MANY); /* the first chunks are full of heaps now */
+    assert_ptr_equal(hak_self, mine);
+    heaps[count] = heap_make();
+    for (unsigned i = 0; i <= count; i++) heap_end(heaps[i]);
+    AUDIT();
+}
+
+/* --- threads come and go --- */
+
+enum { THREADS = 4, LIVES = 3000, HEAPS_MAX = 1 << 14 };
+static hak_atomic_u32 lives_in[HEAPS_MAX], shared;
+
+static void *live_and_die(void *seed) {
+    uint64_t dice = (uintptr_t)seed;
+    for (unsigned i = 0; i < LIVES; i++) {
+        struct hak_heap *heap = hak_heap_birth();
+        if (hak_add(&lives_in[heap->index], 1) != 0) hak_add(&shared, 1);
+        void *block = block_take(heap, 1 + (unsigned)(dice_next(&dice) % HAK_SMALL_CLASS_MAX));
+        if (!block) hak_add(&shared, 1);
+        else block_give(heap, block);
+        hak_add(&lives_in[heap->index], -1u);
+        hak_heap_death(heap);
+    }
+    return NULL;
+}
+
+static void no_heap_has_two_threads(void **state) {
+    (void)state;
+    pthread_t threads[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, live_and_die, (void *)(i + 1)), 0);
+    for (unsigned i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    assert_int_equal(hak_load_relaxed(&shared), 0);
+    struct hak_census census;
+    hak_census_take(&census);
+    assert_int_equal(census.heap_count, census.dead_heap_count);
+    AUDIT();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_heap_lives_dies_and_is_adopted),
+        cmocka_unit_test(a_dead_heap_is_claimed_by_one),
+        cmocka_unit_test(every_dead_heap_is_taken_once),
+        cmocka_unit_test(a_dead_heap_holds_back_nothing_but_what_the_program_holds),
+        cmocka_unit_test(a_birth_without_memory_is_refused),
+        cmocka_unit_test(no_heap_has_two_threads),
+    };
+    return cmocka_run_group_tests(tests, heap_room_start, NULL);
+}

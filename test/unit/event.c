@@ -1,0 +1,224 @@
+/* event.c - a countdown ends: slabs go to their lists, come back from being full, and end. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "unit/heap_room.h"
+
+#include "rules/options.h"
+
+enum { BLOCKS_MAX = 1 << 15 };
+static void *blocks[BLOCKS_MAX];
+
+/* The heap has a slab of the class that is full, and another one in use. */
+static struct hak_slab *slab_fill(struct hak_heap *heap, unsigned c) {
+    class_is_common(heap, c);
+    unsigned capacity = hak_classes[c].capacity;
+    for (unsigned i = 0; i < capacity; i++) blocks[i] = block_take(heap, c);
+    struct hak_slab *slab = slab_of(blocks[0]);
+    for (unsigned i = 0; i < capacity; i++) assert_ptr_equal(slab_of(blocks[i]), slab);
+    blocks[capacity] = block_take(heap, c);
+    assert_ptr_not_equal(slab_of(blocks[capacity]), slab);
+    assert_int_equal(slab->place, HAK_SLAB_FULL);
+    return slab;
+}
+
+static void full_slab_returns_after_an_eighth_is_freed(void **state) {
+    (void)state;
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
+        struct hak_heap *heap = heap_make();
+        struct hak_slab *slab = slab_fill(heap, c);
+        unsigned capacity = hak_classes[c].capacity, share = capacity / (unsigned)hak_options.relist_share;
+        for (unsigned i = 0; i + 1 < share; i++) {
+            block_give(heap, blocks[i]);
+            assert_int_equal(slab->place, HAK_SLAB_FULL);
+        }
+        block_give(heap, blocks[share - 1]);
+        assert_int_equal(slab->place, HAK_SLAB_PARTIAL);
+        assert_ptr_equal(hak_slab_named(heap->shelf[c].partial), slab);
+        for (unsigned i = share; i <= capacity; i++) block_give(heap, blocks[i]);
+        heap_end(heap);
+    }
+    AUDIT();
+}
+
+static void the_share_is_an_option(void **state) {
+    (void)state;
+    unsigned c = 10, capacity = hak_classes[c].capacity;
+    hak_options.relist_share = 2;
+    struct hak_heap *heap = heap_make();
+    struct hak_slab *slab = slab_fill(heap, c);
+    for (unsigned i = 0; i < capacity; i++) {
+        assert_int_equal(slab->place, i < capacity / 2 ? HAK_SLAB_FULL : HAK_SLAB_PARTIAL);
+        if (i == capacity - 1) break;
+        block_give(heap, blocks[i]);
+    }
+    block_give(heap, blocks[capacity - 1]);
+    block_give(heap, blocks[capacity]);
+    hak_options.relist_share = 8;
+    heap_end(heap);
+}
+
+static void last_free_of_a_listed_slab_ends_it(void **state) {
+    (void)state;
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c += 3) {
+        struct hak_heap *heap = heap_make();
+        struct hak_slab *slab = slab_fill(heap, c);
+        size_t granule = hak_slab_granule(slab);
+        unsigned capacity = hak_classes[c].capacity;
+        uint64_t released = heap->counters.n[HAK_C_slab_released];
+        for (unsigned i = capacity; i-- > 0;) {
+            assert_true(hak_slab_live(granule));
+            block_give(heap, blocks[i]);
+        }
+        assert_false(hak_slab_live(granule));
+        assert_int_equal(heap->counters.n[HAK_C_slab_released], released + 1);
+        assert_int_equal(heap->shelf[c].partial, 0);
+        block_give(heap, blocks[capacity]);
+        heap_end(heap);
+    }
+    AUDIT();
+}
+
+static void last_free_of_a_current_slab_is_seen(void **state) {
+    (void)state;
+    uint64_t dice = 43;
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c += 2) {
+        unsigned capacity = hak_classes[c].capacity, window = hak_load_relaxed(&hak_window_blocks[c]);
+        for (unsigned count = window; count <= capacity; count += 1 + (unsigned)(dice_next(&dice) % (capacity / 4))) {
+            struct hak_heap *heap = heap_make();
+            class_is_common(heap, c);
+            for (unsigned i = 0; i < count; i++) blocks[i] = block_take(heap, c);
+            struct hak_slab *slab = slab_of(blocks[0]);
+            for (unsigned left = count; left > 0;) { /* in any order */
+                unsigned k = (unsigned)(dice_next(&dice) % left);
+                block_give(heap, blocks[k]);
+                blocks[k] = blocks[--left];
+            }
+            assert_int_equal(slab->place, HAK_SLAB_CURRENT);
+            assert_int_equal(hak_row_out(hak_slab_row(slab)), 0);
+            assert_true(heap->bin[c].word == 0);
+            assert_true(slab->counted_pages > 0); /* as free memory */
+            heap_end(heap);
+        }
+    }
+    AUDIT();
+}
+
+static void an_empty_current_slab_ends_when_free_memory_breaks_its_bound(void **state) {
+    (void)state;
+    uint64_t bound = hak_options.free_max_mb;
+    struct hak_heap *heap = heap_make();
+    hak_options.free_max_mb = 0;
+    unsigned c = HAK_SMALL_CLASS_MAX, window = hak_load_relaxed(&hak_window_blocks[c]);
+    class_is_common(heap, c);
+    for (unsigned i = 0; i < window; i++) blocks[i] = block_take(heap, c);
+    size_t granule = hak_slab_granule(slab_of(blocks[0]));
+    for (unsigned i = 0; i < window; i++) block_give(heap, blocks[i]);
+    hak_options.free_max_mb = bound;
+    assert_false(hak_slab_live(granule));
+    assert_null(heap->shelf[c].current);
+    void *block = block_take(heap, c); /* the next visit cuts a new one */
+    assert_non_null(block);
+    block_give(heap, block);
+    heap_end(heap);
+    AUDIT();
+}
+
+static void an_end_that_meets_a_claim_is_put_off(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    unsigned c = 24, capacity = hak_classes[c].capacity;
+    struct hak_slab *slab = slab_fill(heap, c);
+    size_t granule = hak_slab_granule(slab);
+    assert_true(hak_slab_claim(slab)); /* as a thread that sweeps its pages */
+    for (unsigned i = 0; i < capacity; i++) block_give(heap, blocks[i]);
+    assert_true(hak_slab_live(granule));
+    assert_int_equal(slab->pending, 1);
+    assert_ptr_equal(hak_slab_named(heap->pending), slab);
+    hak_event_pending(heap);
+    assert_true(hak_slab_live(granule)); /* still claimed */
+    hak_slab_unclaim(slab);
+    hak_event_pending(heap);
+    assert_false(hak_slab_live(granule));
+    assert_int_equal(heap->pending, 0);
+    block_give(heap, blocks[capacity]);
+    heap_end(heap);
+    AUDIT();
+}
+
+static void a_bins_word_goes_back_to_its_slab(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    unsigned c = 3, capacity = hak_classes[c].capacity;
+    class_is_common(heap, c);
+    uint64_t handed = heap->shelf[c].handed;
+    blocks[0] = block_take(heap, c);
+    struct hak_slab *slab = slab_of(blocks[0]);
+    assert_true(heap->bin[c].word != 0 && heap->shelf[c].handed > handed + 1);
+    hak_bin_put_back(heap, c);
+    assert_true(heap->bin[c].word == 0 && !heap->shelf[c].current);
+    assert_int_equal(heap->shelf[c].handed, handed + 1);
+    assert_int_equal(slab->place, HAK_SLAB_PARTIAL);
+    assert_int_equal(hak_row_out(hak_slab_row(slab)), 1);
+    hak_slab_check(slab);
+    hak_bin_put_back(heap, c); /* nothing is there: nothing happens */
+    block_give(heap, blocks[0]);
+    assert_int_equal(live_slabs(c), 0);
+    for (unsigned i = 0; i < capacity; i++) blocks[i] = block_take(heap, c);
+    slab = slab_of(blocks[0]);
+    hak_bin_put_back(heap, c);
+    assert_int_equal(slab->place, HAK_SLAB_FULL);
+    for (unsigned i = 0; i < capacity; i++) block_give(heap, blocks[i]);
+    assert_int_equal(live_slabs(c), 0);
+    heap_end(heap);
+    AUDIT();
+}
+
+static void lists_keep_every_slab_that_was_pushed(void **state) {
+    (void)state;
+    enum { COUNT = 20 };
+    struct hak_heap *heap = heap_make();
+    struct hak_slab *slabs[COUNT];
+    bool listed[COUNT] = { false };
+    uint64_t dice = 47;
+    unsigned c = 7;
+    for (unsigned i = 0; i < COUNT; i++) slabs[i] = hak_slab_cut(heap, c);
+    for (unsigned step = 0; step < 2000; step++) {
+        unsigned k = (unsigned)(dice_next(&dice) % COUNT), found = 0, expected = 0;
+        if (listed[k]) hak_list_remove(heap, slabs[k]);
+        else hak_list_push(heap, slabs[k]);
+        listed[k] = !listed[k];
+        struct hak_slab *before = NULL;
+        for (struct hak_slab *slab = hak_slab_named(heap->shelf[c].partial); slab; slab = hak_slab_named(slab->next)) {
+            REQUIRE(hak_slab_named(slab->prev) == before && found++ <= COUNT);
+            before = slab;
+        }
+        for (unsigned i = 0; i < COUNT; i++) expected += listed[i];
+        REQUIRE(found == expected);
+    }
+    for (unsigned i = 0; i < COUNT; i++) {
+        if (listed[i]) hak_list_remove(heap, slabs[i]);
+        hak_row_arm(hak_slab_row(slabs[i]), 0, 0);
+        assert_true(hak_slab_claim(slabs[i]));
+        hak_slab_release_claimed(slabs[i]);
+    }
+    heap_end(heap);
+    AUDIT();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(full_slab_returns_after_an_eighth_is_freed),
+        cmocka_unit_test(the_share_is_an_option),
+        cmocka_unit_test(last_free_of_a_listed_slab_ends_it),
+        cmocka_unit_test(last_free_of_a_current_slab_is_seen),
+        cmocka_unit_test(an_empty_current_slab_ends_when_free_memory_breaks_its_bound),
+        cmocka_unit_test(an_end_that_meets_a_claim_is_put_off),
+        cmocka_unit_test(a_bins_word_goes_back_to_its_slab),
+        cmocka_unit_test(lists_keep_every_slab_that_was_pushed),
+    };
+    return cmocka_run_group_tests(tests, heap_room_start, NULL);
+}

@@ -1,0 +1,255 @@
+/* large.c - blocks of one span each: their sizes, contents and zeros. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "unit/audit.h"
+#include "unit/room.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#define MIB ((size_t)1 << 20)
+
+static int start(void **state) {
+    (void)state;
+    room_region_start();
+    return 0;
+}
+
+static struct hak_granule *record_of(const void *block) { return hak_granule_at(hak_granule_of(block)); }
+
+static char *take(size_t bytes) {
+    bool zeroed;
+    char *block = hak_large_take(bytes, 1, &zeroed);
+    assert_non_null(block);
+    return block;
+}
+
+static void give(void *block) { assert_true(hak_large_give(record_of(block))); }
+
+static void audit(void) {
+    struct audit audit;
+    const char *wrong = audit_find(&audit, 0);
+    if (wrong) fail_msg("the sums disagree: %s", wrong);
+}
+
+static void fill(char *block, size_t bytes, unsigned salt) {
+    for (size_t i = 0; i < bytes; i += 509) block[i] = (char)(i / 509 * 7 + salt);
+}
+static void check(const char *block, size_t bytes, unsigned salt) {
+    for (size_t i = 0; i < bytes; i += 509) REQUIRE(block[i] == (char)(i / 509 * 7 + salt));
+}
+
+static void a_block_holds_what_was_asked_for(void **state) {
+    (void)state;
+    const size_t sizes[] = { 32769, 65536, 65537, 100000, 4 * MIB - 1, 4 * MIB, 4 * MIB + 1, 30 * MIB };
+    size_t page = (size_t)1 << hak_region.page_shift;
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (size_t align = 16; align <= 16 * MIB; align *= 8) {
+            bool zeroed;
+            char *block = hak_large_take(sizes[i], align, &zeroed);
+            struct hak_granule *record = record_of(block);
+            assert_non_null(block);
+            assert_int_equal((uintptr_t)block % align, 0);
+            assert_ptr_equal(hak_load_relaxed(&record->owner), HAK_LARGE);
+            assert_ptr_equal(record->start, block);
+            assert_true(hak_large_usable(record) >= sizes[i] && hak_large_usable(record) < sizes[i] + page);
+            assert_int_equal(hak_large_granules(record), (sizes[i] + HAK_GRANULE_BYTES - 1) / HAK_GRANULE_BYTES);
+            for (size_t k = 1; k < hak_large_granules(record); k++)
+                assert_null(hak_load_relaxed(&hak_granule_at(hak_granule_of(block) + k)->owner));
+            if (zeroed)
+                for (size_t k = 0; k < sizes[i]; k += 4001) REQUIRE(block[k] == 0);
+            block[0] = block[hak_large_usable(record) - 1] = 1;
+            give(block);
+            audit();
+        }
+    }
+}
+
+static void what_was_used_is_not_called_zero(void **state) {
+    (void)state;
+    hak_purge_spans(0);
+    bool zeroed = false;
+    char *block = hak_large_take(300000, 1, &zeroed);
+    assert_true(zeroed);
+    memset(block, 1, 300000);
+    give(block);
+    char *again = hak_large_take(300000, 1, &zeroed);
+    assert_ptr_equal(again, block);
+    assert_false(zeroed);
+    give(again);
+}
+
+static void clear_zeroes_only_what_is_dirty(void **state) {
+    (void)state;
+    enum { COUNT = 150 }; /* granules; more than two chunks */
+    hak_purge_spans(0);
+    size_t bytes = (size_t)COUNT * HAK_GRANULE_BYTES;
+    char *block = take(bytes);
+    size_t granule = hak_granule_of(block);
+    const unsigned from[] = { 0, 10, 63, 100, COUNT - 1 }, length[] = { 1, 20, 2, 49, 1 };
+    for (unsigned k = 0; k < 5; k++) memset(block + (size_t)from[k] * HAK_GRANULE_BYTES, 0x77, (size_t)length[k] * HAK_GRANULE_BYTES);
+    hak_large_give(record_of(block)); /* all dirty; those that were not written are made clean */
+    hak_purge_spans(0);
+    block = take(bytes);
+    assert_int_equal(hak_granule_of(block), granule);
+    for (unsigned k = 0; k < 5; k++) memset(block + (size_t)from[k] * HAK_GRANULE_BYTES, 0x77, (size_t)length[k] * HAK_GRANULE_BYTES);
+    struct hak_granule *record = record_of(block);
+    struct hak_heap *owner = HAK_LARGE;
+    assert_true(hak_cas(&record->owner, &owner, NULL)); /* given back by hand, part by part */
+    for (unsigned i = 0; i < COUNT; i++) {
+        bool written = false;
+        for (unsigned k = 0; k < 5; k++) written |= i >= from[k] && i < from[k] + length[k];
+        hak_span_give(granule + i, 1, written ? HAK_SPAN_DIRTY : HAK_SPAN_CLEAN);
+    }
+    hak_add(&hak_large_live_count, -1);
+    hak_add(&hak_large_live_bytes, -(int64_t)bytes);
+    bool zeroed;
+    block = hak_large_take(bytes, 1, &zeroed);
+    assert_int_equal(hak_granule_of(block), granule);
+    assert_false(zeroed);
+    hak_large_clear(record_of(block), bytes - 1000);
+    static unsigned char resident[COUNT * HAK_GRANULE_BYTES / 4096];
+    assert_int_equal(mincore(block, bytes, resident), 0);
+    bool emulated = getenv("HAK_TEST_EMULATED") != NULL;
+    for (unsigned i = 0; i < COUNT && !emulated; i++) {
+        bool written = false;
+        for (unsigned k = 0; k < 5; k++) written |= i >= from[k] && i < from[k] + length[k];
+        if (!written) REQUIRE((resident[(size_t)i * HAK_GRANULE_BYTES >> hak_region.page_shift] & 1) == 0);
+    }
+    for (size_t i = 0; i < bytes - 1000; i++) REQUIRE(block[i] == 0);
+    give(block);
+    audit();
+}
+
+static void a_block_grows_and_shrinks_where_it_is(void **state) {
+    (void)state;
+    hak_purge_spans(0);
+    char *block = take(50 * MIB);
+    struct hak_granule *record = record_of(block);
+    assert_true(hak_large_resize(record, 100000)); /* all behind it is free now */
+    fill(block, 100000, 1);
+    int64_t live = hak_load_relaxed(&hak_large_live_bytes);
+    for (size_t bytes = 150000; bytes <= 50 * MIB; bytes = bytes * 3 / 2) {
+        assert_true(hak_large_resize(record, bytes));
+        assert_true(hak_large_usable(record) >= bytes);
+        assert_int_equal(hak_large_granules(record), (bytes + HAK_GRANULE_BYTES - 1) / HAK_GRANULE_BYTES);
+        block[bytes - 1] = 1;
+        check(block, 100000, 1);
+        audit();
+    }
+    assert_true(hak_large_resize(record, 100000));
+    assert_int_equal(hak_load_relaxed(&hak_large_live_bytes), live);
+    check(block, 100000, 1);
+    char *behind = take(HAK_GRANULE_BYTES);
+    assert_ptr_equal(behind, block + 2 * HAK_GRANULE_BYTES);
+    assert_false(hak_large_resize(record, 3 * HAK_GRANULE_BYTES));
+    assert_true(hak_large_resize(record, 2 * HAK_GRANULE_BYTES));
+    assert_int_equal(hak_large_granules(record), 2);
+    check(block, 100000, 1);
+    give(behind);
+    give(block);
+    audit();
+}
+
+static void a_move_keeps_the_contents(void **state) {
+    (void)state;
+    for (size_t bytes = 1 * MIB + 777; bytes < 24 * MIB; bytes *= 2) {
+        char *block = take(bytes), *moved;
+        fill(block, bytes, 3);
+        int64_t live = hak_load_relaxed(&hak_large_live_count);
+        moved = hak_large_move(record_of(block), 2 * bytes);
+        if (!moved) {
+            print_message("mremap does not move here: skipped\n");
+            give(block);
+            return;
+        }
+        assert_ptr_not_equal(moved, block);
+        assert_int_equal(hak_load_relaxed(&hak_large_live_count), live);
+        assert_null(hak_load_relaxed(&record_of(block)->owner));
+        assert_true(hak_large_usable(record_of(moved)) >= 2 * bytes);
+        check(moved, bytes, 3);
+        memset(moved + bytes, 5, bytes);
+        audit();
+        for (unsigned i = 0; i < 3; i++) { /* and on, also of what was moved before */
+            char *further = hak_large_move(record_of(moved), 2 * bytes);
+            assert_non_null(further);
+            check(further, bytes, 3);
+            moved = further;
+        }
+        assert_true(hak_large_resize(record_of(moved), bytes));
+        check(moved, bytes, 3);
+        give(moved);
+        audit();
+        bool zeroed; /* where it was is free memory as any other, and zero if it is said to be */
+        char *again = hak_large_take(bytes, 1, &zeroed);
+        if (zeroed)
+            for (size_t i = 0; i < bytes; i++) REQUIRE(again[i] == 0);
+        give(again);
+    }
+    audit();
+}
+
+static bool refuse_move(enum hak_os_call call) { return call == HAK_OS_MOVE; }
+static bool refuse_fresh(enum hak_os_call call) { return call == HAK_OS_FRESH; }
+
+static void a_move_that_is_refused_changes_nothing(void **state) {
+    (void)state;
+    char *block = take(2 * MIB);
+    fill(block, 2 * MIB, 9);
+    hak_os_fault = refuse_move;
+    assert_null(hak_large_move(record_of(block), 4 * MIB));
+    hak_os_fault = NULL;
+    check(block, 2 * MIB, 9);
+    assert_int_equal(hak_large_usable(record_of(block)), 2 * MIB);
+    audit();
+    hak_os_fault = refuse_fresh; /* the old place cannot be mapped anew: it is free memory all the same */
+    char *moved = hak_large_move(record_of(block), 4 * MIB);
+    hak_os_fault = NULL;
+    if (moved) check(moved, 2 * MIB, 9);
+    audit();
+    give(moved ? moved : block);
+    audit();
+}
+
+static void a_second_give_is_refused(void **state) {
+    (void)state;
+    char *block = take(70000);
+    int64_t count = hak_load_relaxed(&hak_large_live_count), used = hak_load_relaxed(&hak_purge.used_granules);
+    assert_true(hak_large_give(record_of(block)));
+    assert_false(hak_large_give(record_of(block)));
+    assert_int_equal(hak_load_relaxed(&hak_large_live_count), count - 1);
+    assert_int_equal(hak_load_relaxed(&hak_purge.used_granules), used - 2);
+    audit();
+}
+
+static void what_cannot_be_had_is_refused(void **state) {
+    (void)state;
+    bool zeroed;
+    assert_null(hak_large_take(PTRDIFF_MAX, 1, &zeroed));
+    assert_null(hak_large_take(SIZE_MAX - HAK_GRANULE_BYTES + 1, 1, &zeroed));
+    assert_null(hak_large_take(100000, (size_t)1 << 62, &zeroed));
+    char *block = take(100000);
+    assert_false(hak_large_resize(record_of(block), PTRDIFF_MAX));
+    assert_null(hak_large_move(record_of(block), PTRDIFF_MAX));
+    assert_true(hak_large_usable(record_of(block)) >= 100000);
+    give(block);
+    audit();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_block_holds_what_was_asked_for),
+        cmocka_unit_test(what_was_used_is_not_called_zero),
+        cmocka_unit_test(clear_zeroes_only_what_is_dirty),
+        cmocka_unit_test(a_block_grows_and_shrinks_where_it_is),
+        cmocka_unit_test(a_move_keeps_the_contents),
+        cmocka_unit_test(a_move_that_is_refused_changes_nothing),
+        cmocka_unit_test(a_second_give_is_refused),
+        cmocka_unit_test(what_cannot_be_had_is_refused),
+    };
+    return cmocka_run_group_tests(tests, start, NULL);
+}

@@ -1,0 +1,264 @@
+/* mail.c - blocks that strangers free come back to their owner, whoever that is by then. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "unit/heap_room.h"
+
+#include <pthread.h>
+
+enum { BLOCKS_MAX = 1 << 14 };
+static void *blocks[BLOCKS_MAX];
+
+static struct hak_slab *take_many(struct hak_heap *heap, unsigned c, unsigned count) {
+    class_is_common(heap, c);
+    for (unsigned i = 0; i < count; i++) blocks[i] = block_take(heap, c);
+    return slab_of(blocks[0]);
+}
+
+static void give_many(struct hak_heap *heap, unsigned from, unsigned to) {
+    for (unsigned i = from; i < to; i++) block_give(heap, blocks[i]);
+    hak_batch_flush(heap);
+}
+
+static void stranger_frees_reach_the_owner(void **state) {
+    (void)state;
+    struct hak_heap *owner = heap_make(), *stranger = heap_make();
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
+        unsigned count = hak_classes[c].capacity / 2;
+        struct hak_slab *slab = take_many(owner, c, count);
+        uint64_t sent = stranger->counters.n[HAK_C_mail_sent];
+        give_many(stranger, 0, count);
+        assert_int_equal(stranger->counters.n[HAK_C_mail_sent], sent + 1); /* once, however many words */
+        assert_true(hak_slab_mailed(slab));
+        assert_int_equal(live_blocks(c), 0);
+        uint64_t collected = owner->counters.n[HAK_C_collected];
+        hak_mail_take(owner);
+        assert_int_equal(owner->counters.n[HAK_C_collected] - collected, count);
+        assert_false(hak_slab_mailed(slab));
+        assert_true(hak_load_relaxed(&owner->mail) == 0 || live_slabs(c) == 0);
+        assert_int_equal(live_blocks(c), 0);
+        hak_bin_put_back(owner, c);
+        assert_int_equal(live_slabs(c), 0);
+    }
+    heap_end(owner);
+    heap_end(stranger);
+    AUDIT();
+}
+
+static void blocks_of_one_word_go_back_in_one_batch(void **state) {
+    (void)state;
+    struct hak_heap *owner = heap_make(), *stranger = heap_make();
+    unsigned c = 4, bytes = hak_classes[c].block_bytes;
+    struct hak_slab *slab = take_many(owner, c, 128);
+    for (unsigned i = 0; i < 64; i++) block_give(stranger, blocks[i]);
+    assert_int_equal(live_blocks(c), 128 - 64); /* the census knows of the batch */
+    unsigned flushed = 64 * bytes >= 8192 ? 1 : 0;
+    assert_int_equal(stranger->counters.n[HAK_C_free_batch], flushed);
+    block_give(stranger, blocks[64]); /* another word */
+    assert_int_equal(stranger->counters.n[HAK_C_free_batch], 1);
+    assert_true(hak_load_relaxed(&hak_slab_remote(slab)[0]) == ~UINT64_C(0));
+    hak_batch_flush(stranger);
+    assert_int_equal(stranger->counters.n[HAK_C_free_batch], 2);
+    hak_batch_flush(stranger);
+    assert_int_equal(stranger->counters.n[HAK_C_free_batch], 2);
+    give_many(stranger, 65, 128);
+    hak_mail_take(owner);
+    heap_end(owner);
+    heap_end(stranger);
+    assert_int_equal(live_slabs(c), 0);
+}
+
+static void a_thread_without_a_heap_gives_back_too(void **state) {
+    (void)state;
+    struct hak_heap *owner = heap_make();
+    take_many(owner, 9, 10);
+    for (unsigned i = 0; i < 10; i++) block_give((struct hak_heap *)(uintptr_t)&hak_heap_none, blocks[i]);
+    hak_mail_take(owner);
+    assert_int_equal(live_blocks(9), 0);
+    heap_end(owner);
+    AUDIT();
+}
+
+static void a_full_slab_comes_back_by_mail(void **state) {
+    (void)state;
+    struct hak_heap *owner = heap_make(), *stranger = heap_make();
+    unsigned c = 16, capacity = hak_classes[c].capacity;
+    struct hak_slab *slab = take_many(owner, c, capacity);
+    blocks[capacity] = block_take(owner, c);
+    assert_int_equal(slab->place, HAK_SLAB_FULL);
+    give_many(stranger, 0, capacity / 4);
+    hak_mail_take(owner);
+    assert_int_equal(slab->place, HAK_SLAB_PARTIAL);
+    size_t granule = hak_slab_granule(slab);
+    give_many(stranger, capacity / 4, capacity);
+    hak_mail_take(owner);
+    assert_false(hak_slab_live(granule));
+    block_give(owner, blocks[capacity]);
+    heap_end(owner);
+    heap_end(stranger);
+    AUDIT();
+}
+
+static void mail_for_an_ended_slab_is_dropped(void **state) {
+    (void)state;
+    struct hak_heap *owner = heap_make(), *stranger = heap_make();
+    unsigned c = 14;
+    struct hak_slab *slab = take_many(owner, c, 20);
+    size_t granule = hak_slab_granule(slab);
+    give_many(stranger, 0, 20);
+    struct hak_row *row = hak_slab_row(slab); /* the owner finds them without having read its mail */
+    hak_row_arm(row, hak_row_out(row) - hak_slab_collect(slab), 1);
+    hak_bin_put_back(owner, c);
+    assert_false(hak_slab_live(granule));
+    assert_true(hak_slab_mailed(slab));
+    uint64_t collected = owner->counters.n[HAK_C_collected];
+    hak_mail_take(owner);
+    assert_false(hak_slab_mailed(slab));
+    assert_int_equal(owner->counters.n[HAK_C_collected], collected);
+    assert_int_equal(slab->place, HAK_SLAB_NONE);
+    heap_end(owner);
+    heap_end(stranger);
+    AUDIT();
+}
+
+static void dead_heaps_mail_is_delivered(void **state) {
+    (void)state;
+    struct hak_heap *owner = heap_make(), *stranger = heap_make();
+    unsigned c = 18, capacity = hak_classes[c].capacity;
+    struct hak_slab *slab = take_many(owner, c, capacity);
+    size_t granule = hak_slab_granule(slab);
+    heap_end(owner);
+    give_many(stranger, 0, capacity);
+    assert_int_equal(live_blocks(c), 0);
+    assert_false(hak_slab_live(granule)); /* nobody but the stranger was there to end it */
+    assert_int_equal(hak_load_relaxed(&owner->state), HAK_HEAP_DEAD);
+    heap_end(stranger);
+    AUDIT();
+}
+
+static void mail_that_came_while_a_dead_heap_was_busy_is_delivered_after(void **state) {
+    (void)state;
+    struct hak_heap *owner = heap_make(), *stranger = heap_make();
+    unsigned c = 19;
+    struct hak_slab *slab = take_many(owner, c, 30);
+    size_t granule = hak_slab_granule(slab);
+    heap_end(owner);
+    assert_true(hak_heap_dead_claim(owner));
+    give_many(stranger, 0, 30);
+    assert_true(hak_slab_live(granule) && hak_slab_mailed(slab));
+    hak_heap_dead_unclaim(owner);
+    assert_false(hak_slab_live(granule));
+    heap_end(stranger);
+    AUDIT();
+}
+
+static void mail_for_a_slab_that_changed_hands_is_forwarded(void **state) {
+    (void)state;
+    struct hak_heap *old = heap_make(), *new = heap_make(), *stranger = heap_make();
+    unsigned c = 21;
+    struct hak_slab *slab = take_many(old, c, 40);
+    size_t granule = hak_slab_granule(slab);
+    hak_bin_put_back(old, c);
+    give_many(stranger, 0, 40);
+    hak_list_remove(old, slab);
+    assert_true(hak_slab_claim(slab));
+    hak_slab_give_claimed(slab, new);
+    hak_slab_unclaim(slab);
+    hak_list_push(new, slab);
+    hak_mail_take(old);
+    assert_int_equal(old->counters.n[HAK_C_mail_forwarded], 1);
+    assert_true(hak_slab_live(granule));
+    hak_mail_take(new);
+    assert_false(hak_slab_live(granule));
+    heap_end(old);
+    heap_end(new);
+    heap_end(stranger);
+    AUDIT();
+}
+
+static bool is_found(struct hak_heap *heap, void *block) {
+    room_misused = NULL;
+    if (!setjmp(room_caught)) {
+        block_give(heap, block);
+        hak_batch_flush(heap);
+    }
+    return room_misused == block;
+}
+
+static void a_stranger_who_frees_twice_is_found(void **state) {
+    (void)state;
+    struct hak_heap *owner = heap_make(), *stranger = heap_make();
+    unsigned c = 6;
+    take_many(owner, c, 10);
+    block_give(stranger, blocks[0]);
+    assert_true(is_found(stranger, blocks[0])); /* within a batch */
+    hak_batch_flush(stranger);
+    assert_true(is_found(stranger, blocks[0])); /* after it */
+    block_give(owner, blocks[1]);
+    assert_true(is_found(stranger, blocks[1])); /* the owner was first */
+    hak_mail_take(owner);
+    assert_true(is_found(stranger, blocks[0])); /* the owner has taken it in */
+    give_many(owner, 2, 10);
+    heap_end(owner);
+    stranger->batch.mask = 0;
+    heap_end(stranger);
+}
+
+/* --- two threads: one takes, the other gives --- */
+
+enum { RING = 1 << 12, PASSED = 300000 };
+static _Atomic(void *) ring[RING];
+
+static void *consumer(void *unused) {
+    (void)unused;
+    struct hak_heap *heap = hak_heap_birth();
+    for (unsigned i = 0; i < PASSED; i++) {
+        void *block;
+        while (!(block = hak_exchange(&ring[i % RING], NULL))) sched_yield();
+        *(volatile char *)block = 1;
+        block_give(heap, block);
+        if (i % 97 == 0) hak_visit_chores(heap);
+    }
+    hak_heap_death(heap);
+    return NULL;
+}
+
+static void all_that_is_passed_to_another_thread_comes_back(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    pthread_t thread;
+    uint64_t dice = 53;
+    assert_int_equal(pthread_create(&thread, NULL, consumer, NULL), 0);
+    for (unsigned i = 0; i < PASSED; i++) {
+        while (hak_load_acquire(&ring[i % RING])) sched_yield();
+        void *block = block_take(heap, 1 + (unsigned)(dice_next(&dice) % HAK_SMALL_CLASS_MAX));
+        REQUIRE(block != NULL);
+        *(volatile char *)block = 2;
+        hak_store_release(&ring[i % RING], block);
+    }
+    pthread_join(thread, NULL);
+    hak_mail_take(heap);
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) assert_int_equal(live_blocks(c), 0);
+    heap_end(heap);
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) assert_int_equal(live_slabs(c), 0);
+    AUDIT();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stranger_frees_reach_the_owner),
+        cmocka_unit_test(blocks_of_one_word_go_back_in_one_batch),
+        cmocka_unit_test(a_thread_without_a_heap_gives_back_too),
+        cmocka_unit_test(a_full_slab_comes_back_by_mail),
+        cmocka_unit_test(mail_for_an_ended_slab_is_dropped),
+        cmocka_unit_test(dead_heaps_mail_is_delivered),
+        cmocka_unit_test(mail_that_came_while_a_dead_heap_was_busy_is_delivered_after),
+        cmocka_unit_test(mail_for_a_slab_that_changed_hands_is_forwarded),
+        cmocka_unit_test(a_stranger_who_frees_twice_is_found),
+        cmocka_unit_test(all_that_is_passed_to_another_thread_comes_back),
+    };
+    return cmocka_run_group_tests(tests, heap_room_start, NULL);
+}

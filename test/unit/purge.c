@@ -1,0 +1,182 @@
+/* purge.c - free memory stays under its bound; what the bound is; which pages go first. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "unit/room.h"
+
+#include "base/word.h"
+#include "memory/chunk.h"
+#include "memory/purge.h"
+#include "rules/options.h"
+
+#include <string.h>
+
+#define MIB (1 << 20)
+
+static int start(void **state) {
+    (void)state;
+    room_region_start();
+    return 0;
+}
+
+static int64_t free_now(void) { return hak_load_relaxed(&hak_purge.free_bytes); }
+
+static void keep_set(uint64_t bytes) {
+    hak_store_relaxed(&hak_purge.keep_bytes, bytes);
+    hak_store_relaxed(&hak_purge.keep_ms, hak_os_clock_ms());
+    hak_store_relaxed(&hak_purge.free_peak_bytes, 0);
+    hak_store_relaxed(&hak_purge.judged_returned_bytes, 0);
+    hak_store_relaxed(&hak_purge.judged_retouched_bytes, 0);
+}
+
+static void the_bound_is_the_largest_of_three(void **state) {
+    (void)state;
+    size_t dirty, count = 4096, granule = hak_span_take(count, 1, &dirty); /* 256 MiB */
+    keep_set(0);
+    assert_int_equal(hak_options.free_share, 8);
+    hak_options.free_max_mb = 1;
+    assert_int_equal(hak_purge_bound(), count * HAK_GRANULE_BYTES / 8);
+    hak_absent_note(128 * MIB); /* of slabs, but not resident */
+    assert_int_equal(hak_purge_bound(), (count * HAK_GRANULE_BYTES - 128 * MIB) / 8);
+    hak_absent_note(-128 * MIB);
+    hak_options.free_max_mb = 100;
+    assert_int_equal(hak_purge_bound(), 100 * MIB);
+    keep_set(200 * MIB);
+    assert_int_equal(hak_purge_bound(), 200 * MIB);
+    assert_false(hak_purge_over(200 * MIB - free_now()));
+    assert_true(hak_purge_over(200 * MIB - free_now() + 1));
+    keep_set(0);
+    hak_options.free_max_mb = 6;
+    hak_span_give(granule, count, HAK_SPAN_AS_IT_WAS);
+    assert_int_equal(hak_purge_bound(), 6 * MIB);
+}
+
+static void the_highest_spans_go_first_and_no_more_than_must(void **state) {
+    (void)state;
+    enum { COUNT = 3 * HAK_CHUNK_GRANULES };
+    size_t dirty, granule = hak_span_take(COUNT, 1, &dirty);
+    hak_purge_spans(0);
+    int64_t before = free_now();
+    memset(hak_granule_address(granule), 1, (size_t)COUNT * HAK_GRANULE_BYTES);
+    hak_span_give(granule, COUNT, HAK_SPAN_DIRTY);
+    assert_int_equal(free_now() - before, COUNT * HAK_GRANULE_BYTES);
+    for (unsigned left = COUNT; left > 0; left -= left > 7 ? 7 : left) {
+        size_t goal = (size_t)left * HAK_GRANULE_BYTES;
+        hak_purge_spans((uint64_t)before + goal);
+        assert_int_equal(free_now() - before, goal);
+        for (unsigned i = 0; i < COUNT; i++) {
+            bool resident = hak_load_relaxed(&hak_chunk_at((granule + i) / 64)->dirty) >> (granule + i) % 64 & 1;
+            REQUIRE(resident == (i < left));
+            REQUIRE(hak_granule_address(granule + i)[77] == (i < left));
+        }
+    }
+    assert_int_equal(hak_purge_spans((uint64_t)free_now()), 0);
+}
+
+static void what_is_used_is_not_returned(void **state) {
+    (void)state;
+    size_t dirty, granule = hak_span_take(64, 1, &dirty);
+    memset(hak_granule_address(granule), 3, 64 * (size_t)HAK_GRANULE_BYTES);
+    for (unsigned i = 0; i < 64; i += 2) hak_span_give(granule + i, 1, HAK_SPAN_DIRTY);
+    hak_purge_spans(0);
+    for (unsigned i = 0; i < 64; i++) REQUIRE(hak_granule_address(granule + i)[5] == (i % 2 ? 3 : 0));
+    for (unsigned i = 1; i < 64; i += 2) hak_span_give(granule + i, 1, HAK_SPAN_DIRTY);
+    hak_purge_spans(0);
+    assert_int_equal(free_now(), 0);
+}
+
+static void excess_is_returned_down_to_half_the_bound(void **state) {
+    (void)state;
+    keep_set(0);
+    size_t dirty, count = 20 * MIB / HAK_GRANULE_BYTES, granule = hak_span_take(count, 1, &dirty);
+    memset(hak_granule_address(granule), 1, count * HAK_GRANULE_BYTES);
+    hak_span_give(granule, count, HAK_SPAN_DIRTY);
+    assert_true(hak_purge_over(0));
+    hak_purge_enforce();
+    assert_false(hak_purge_over(0));
+    assert_int_equal(free_now(), 3 * MIB);
+    uint64_t returned = hak_load_relaxed(&hak_purge.returned_bytes);
+    hak_purge_enforce(); /* nothing to do */
+    assert_int_equal(hak_load_relaxed(&hak_purge.returned_bytes), returned);
+    hak_purge_spans(0);
+}
+
+static void only_what_stayed_free_goes_with_a_sweep(void **state) {
+    (void)state;
+    size_t dirty, granule = hak_span_take(10, 1, &dirty), number = granule / HAK_CHUNK_GRANULES;
+    hak_purge_chunk(number, true);
+    hak_span_give(granule, 5, HAK_SPAN_DIRTY);
+    assert_int_equal(hak_purge_chunk(number, false), 0);
+    hak_span_give(granule + 5, 5, HAK_SPAN_DIRTY);
+    assert_int_equal(hak_purge_chunk(number, false), 5 * HAK_GRANULE_BYTES);
+    assert_int_equal(hak_purge_chunk(number, false), 5 * HAK_GRANULE_BYTES);
+    assert_int_equal(hak_purge_chunk(number, false), 0);
+}
+
+/* Frees much, returns it, and takes it again at once. */
+static void memory_come_and_go(size_t bytes) {
+    size_t dirty, count = bytes / HAK_GRANULE_BYTES, granule = hak_span_take(count, 1, &dirty);
+    hak_span_give(granule, count, HAK_SPAN_DIRTY);
+    hak_purge_excess();
+}
+
+static void keep_grows_while_returned_memory_is_touched_at_once_and_halves_later(void **state) {
+    (void)state;
+    hak_purge_spans(0);
+    keep_set(0);
+    uint64_t before = hak_load_relaxed(&hak_purge.retouched_bytes);
+    for (unsigned i = 0; i < 12; i++) memory_come_and_go(64 * MIB);
+    uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes);
+    assert_true(hak_load_relaxed(&hak_purge.retouched_bytes) > before);
+    assert_true(keep >= 64 * MIB); /* so that it is returned no more */
+    assert_true(keep <= 256 * MIB); /* and not without end */
+    uint64_t returned = hak_load_relaxed(&hak_purge.returned_bytes);
+    for (unsigned i = 0; i < 10; i++) {
+        size_t dirty, count = 32 * MIB / HAK_GRANULE_BYTES, granule = hak_span_take(count, 1, &dirty);
+        hak_span_give(granule, count, HAK_SPAN_DIRTY);
+        hak_purge_enforce();
+    }
+    assert_true(hak_load_relaxed(&hak_purge.returned_bytes) - returned <= 64 * MIB);
+    for (unsigned i = 0; i < 40; i++) { /* two seconds each, without waiting for them */
+        hak_store_relaxed(&hak_purge.judged_returned_bytes, 0);
+        hak_store_relaxed(&hak_purge.keep_ms, hak_os_clock_ms() - 2500);
+        uint64_t last = hak_load_relaxed(&hak_purge.keep_bytes);
+        hak_purge_excess();
+        assert_true(hak_load_relaxed(&hak_purge.keep_bytes) <= (last < MIB ? 0 : last / 2));
+    }
+    assert_int_equal(hak_load_relaxed(&hak_purge.keep_bytes), 0);
+    hak_purge_spans(0);
+}
+
+static bool refuse_return(enum hak_os_call call) { return call == HAK_OS_RETURN; }
+
+static void what_the_kernel_refuses_to_take_stays_counted(void **state) {
+    (void)state;
+    size_t dirty, granule = hak_span_take(100, 1, &dirty);
+    hak_span_give(granule, 100, HAK_SPAN_DIRTY);
+    int64_t before = free_now();
+    uint64_t returned = hak_load_relaxed(&hak_purge.returned_bytes);
+    hak_os_fault = refuse_return;
+    assert_int_equal(hak_purge_spans(0), 0);
+    hak_os_fault = NULL;
+    assert_int_equal(free_now(), before);
+    assert_int_equal(hak_load_relaxed(&hak_purge.returned_bytes), returned);
+    assert_int_equal(hak_purge_spans(0), before);
+    assert_int_equal(free_now(), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bound_is_the_largest_of_three),
+        cmocka_unit_test(the_highest_spans_go_first_and_no_more_than_must),
+        cmocka_unit_test(what_is_used_is_not_returned),
+        cmocka_unit_test(excess_is_returned_down_to_half_the_bound),
+        cmocka_unit_test(only_what_stayed_free_goes_with_a_sweep),
+        cmocka_unit_test(keep_grows_while_returned_memory_is_touched_at_once_and_halves_later),
+        cmocka_unit_test(what_the_kernel_refuses_to_take_stays_counted),
+    };
+    return cmocka_run_group_tests(tests, start, NULL);
+}

@@ -1,0 +1,145 @@
+/* sweep.c - free pages that stay unused go back on visits; a collection gives back whatever it can. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "unit/heap_room.h"
+
+#include "os/os.h"
+#include "rules/options.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { BLOCKS = 4000 };
+static void *blocks[BLOCKS];
+
+static void take_all(struct hak_heap *heap, uint64_t seed) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = block_take(heap, 1 + (unsigned)(dice_next(&seed) % (HAK_CLASS_COUNT - 1)));
+        memset(blocks[i], 1, hak_slab_class(slab_of(blocks[i]))->block_bytes);
+    }
+}
+
+static void a_collection_leaves_nothing_free_resident(void **state) {
+    (void)state;
+    hak_options.free_max_mb = 1000;
+    struct hak_heap *heap = heap_make();
+    take_all(heap, 3);
+    for (unsigned i = 0; i < BLOCKS; i++) block_give(heap, blocks[i]);
+    uint64_t free_bytes = (uint64_t)hak_load_relaxed(&hak_purge.free_bytes);
+    assert_true(free_bytes > 1 << 20);
+    assert_true(hak_heap_collect(heap) >= free_bytes);
+    assert_int_equal(hak_load_relaxed(&hak_purge.free_bytes), 0);
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) assert_int_equal(live_slabs(c), 0);
+    heap_end(heap);
+    hak_options.free_max_mb = 6;
+    AUDIT();
+}
+
+static void a_collection_returns_pages_between_live_blocks_and_keeps_these(void **state) {
+    (void)state;
+    hak_options.free_max_mb = 1000;
+    struct hak_heap *heap = heap_make();
+    take_all(heap, 5);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        if (i % 50) block_give(heap, blocks[i]);
+    hak_heap_collect(heap);
+    AUDIT();
+    assert_int_equal(hak_load_relaxed(&hak_purge.free_bytes), 0);
+    for (unsigned i = 0; i < BLOCKS; i += 50) {
+        const char *block = blocks[i];
+        for (size_t k = 0; k < hak_slab_class(slab_of(block))->block_bytes; k++) REQUIRE(block[k] == 1);
+        block_give(heap, blocks[i]);
+    }
+    heap_end(heap);
+    hak_options.free_max_mb = 6;
+}
+
+static void a_collection_reaches_dead_heaps(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make(), *dead = heap_make();
+    take_all(dead, 7);
+    heap_end(dead);
+    for (unsigned i = 0; i < BLOCKS; i++) block_give(heap, blocks[i]);
+    hak_heap_collect(heap);
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) assert_int_equal(live_slabs(c), 0);
+    heap_end(heap);
+    AUDIT();
+}
+
+/* Another heap's slabs: their pages go, their lists and counts are not touched. */
+static void a_sweep_returns_other_heaps_pages(void **state) {
+    (void)state;
+    hak_options.free_max_mb = 1000;
+    struct hak_heap *other = heap_make();
+    take_all(other, 11);
+    for (unsigned i = 0; i < BLOCKS; i += 2) block_give(other, blocks[i]);
+    hak_sweep_all(true);
+    assert_int_equal(hak_load_relaxed(&hak_purge.free_bytes), 0);
+    AUDIT();
+    for (unsigned i = 1; i < BLOCKS; i += 2) {
+        assert_int_equal(*(char *)blocks[i], 1);
+        hak_slab_check(slab_of(blocks[i]));
+        block_give(other, blocks[i]);
+    }
+    heap_end(other);
+    hak_options.free_max_mb = 6;
+    AUDIT();
+}
+
+static void visits_return_what_stays_free(void **state) {
+    (void)state;
+    hak_options.free_max_mb = 1000;
+    hak_options.purge_delay_ms = 40;
+    struct hak_heap *heap = heap_make();
+    take_all(heap, 13);
+    for (unsigned i = 0; i < BLOCKS; i++) block_give(heap, blocks[i]);
+    assert_true(hak_load_relaxed(&hak_purge.free_bytes) > 1 << 20);
+    for (unsigned i = 0; i < 200 && hak_load_relaxed(&hak_purge.free_bytes) > 0; i++) { /* two delays, if nobody disturbs */
+        usleep(10000);
+        heap->tick = 0;
+        hak_visit_chores(heap);
+    }
+    assert_int_equal(hak_load_relaxed(&hak_purge.free_bytes), 0);
+    hak_options.purge_delay_ms = 800;
+    hak_options.free_max_mb = 6;
+    heap_end(heap);
+    AUDIT();
+}
+
+static void excess_is_taken_from_slabs_too(void **state) {
+    (void)state;
+    hak_options.free_max_mb = 1000;
+    struct hak_heap *heap = heap_make();
+    class_is_common(heap, HAK_SMALL_CLASS_MAX);
+    for (unsigned i = 0; i < BLOCKS; i++) *(char *)(blocks[i] = block_take(heap, HAK_SMALL_CLASS_MAX)) = 1;
+    for (unsigned i = 0; i < BLOCKS; i++)
+        if (i % 8) block_give(heap, blocks[i]);
+    int64_t before = hak_load_relaxed(&hak_purge.free_bytes);
+    assert_true(before > 1 << 20);
+    hak_options.free_max_mb = 0;
+    for (unsigned i = 0; i < 100 && hak_purge_over(0); i++) hak_sweep_excess();
+    assert_false(hak_purge_over(0));
+    hak_options.free_max_mb = 6;
+    for (unsigned i = 0; i < BLOCKS; i += 8) {
+        assert_int_equal(*(char *)blocks[i], 1);
+        block_give(heap, blocks[i]);
+    }
+    heap_end(heap);
+    AUDIT();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_collection_leaves_nothing_free_resident),
+        cmocka_unit_test(a_collection_returns_pages_between_live_blocks_and_keeps_these),
+        cmocka_unit_test(a_collection_reaches_dead_heaps),
+        cmocka_unit_test(a_sweep_returns_other_heaps_pages),
+        cmocka_unit_test(visits_return_what_stays_free),
+        cmocka_unit_test(excess_is_taken_from_slabs_too),
+    };
+    return cmocka_run_group_tests(tests, heap_room_start, NULL);
+}
