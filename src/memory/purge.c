@@ -176,6 +176,7 @@ size_t hak_purge_chunk(size_t number, bool all) {
     idle &= ~hak_load_relaxed(&chunk->used);
     uint64_t wanted = all ? idle : idle & hak_load_relaxed(&chunk->cold);
     size_t bytes = wanted ? chunk_return(number, wanted) : 0;
+    if (hak_load_relaxed(&chunk->rows_used) && !hak_load_relaxed(&chunk->dirty)) meta_return(number);
     hak_store_relaxed(&chunk->cold, idle & ~wanted);
     if (number == 0) keep_judge();
     return bytes;

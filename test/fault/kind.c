@@ -72,11 +72,56 @@ static void growth_copies_what_cannot_be_moved(void) {
     CHECK(nulls == 0);
 }
 
+static pthread_barrier_t barrier;
+enum { HELD = 500 };
+static void *held[HELD];
+
+static void *holder(void *unused) {
+    (void)unused;
+    for (unsigned i = 0; i < HELD; i++) held[i] = malloc(1 + i * 7 % 900);
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    return NULL;
+}
+
+/* Without a page that the kernel wipes it is fork's own handler that tells the child: a thread that is not there
+ * any more keeps nothing back. */
+static void a_child_knows_itself_without_the_wiped_page(void) {
+    pthread_t thread;
+    pthread_barrier_init(&barrier, NULL, 2);
+    free(malloc(1));
+    CHECK(fault.refused > 0 && !hak_region.fork_page_wipes);
+    CHECK(pthread_create(&thread, NULL, holder, NULL) == 0);
+    pthread_barrier_wait(&barrier);
+    for (unsigned generation = 0; generation < 2; generation++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            CHECK(hak_load_relaxed(&hak_epoch) == 2);
+            for (unsigned i = 0; i < HELD; i++) free(held[i]);
+            hak_collect();
+            struct hak_stats stats;
+            hak_stats_get(&stats, sizeof stats);
+            uint64_t live = 0;
+            for (unsigned c = 0; c < stats.class_count; c++) live += stats.class_stats[c].live_count;
+            CHECK(live <= 8 && stats.dead_heap_count == stats.heap_count - 1);
+            audit_check();
+            _exit(0);
+        }
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+    pthread_barrier_wait(&barrier);
+    pthread_join(thread, NULL);
+    for (unsigned i = 0; i < HELD; i++) free(held[i]);
+}
+
 int main(void) {
     CHECK(!case_run(FAULT_NONE, 0, without_refusals_everything_is_granted));
     CHECK(case_run(FAULT_KIND, HAK_OS_RETURN, calloc_is_zero_though_nothing_went_back));
     CHECK(case_run(FAULT_KIND, HAK_OS_MOVE, growth_copies_what_cannot_be_moved));
     CHECK(case_run(FAULT_KIND, HAK_OS_ADVISE, nothing_is_missed)); /* the fork page is not wiped */
+    CHECK(case_run(FAULT_KIND, HAK_OS_ADVISE, a_child_knows_itself_without_the_wiped_page));
     case_run(FAULT_KIND, HAK_OS_UNMAP, nothing_is_missed);
     CHECK(case_run(FAULT_KIND, HAK_OS_FRESH, no_memory_at_all)); /* no place is found for the window */
     CHECK(case_run(FAULT_KIND, HAK_OS_MAP_AT, no_memory_at_all));

@@ -180,6 +180,40 @@ static void when_the_kernel_refuses_nothing_is_taken(void **state) {
     hak_span_give(granule, count, HAK_SPAN_AS_IT_WAS);
 }
 
+static size_t intruder_chunk;
+
+/* While the run's last chunk is being mapped, another thread takes a granule in the middle of it. */
+static bool intrude(enum hak_os_call call) {
+    if (call == HAK_OS_MAP_AT && intruder_chunk) {
+        hak_or(&hak_chunk_at(intruder_chunk)->used, UINT64_C(1) << 9);
+        hak_free_note(0, 1);
+        intruder_chunk = 0;
+    }
+    return false;
+}
+
+static void a_run_that_somebody_crosses_is_given_back_and_found_elsewhere(void **state) {
+    (void)state;
+    size_t dirty, first = 0; /* behind all that is used */
+    for (size_t number = 0; number < hak_load_relaxed(&hak_chunk_top); number++)
+        if (hak_unit_ready(number) && hak_load_relaxed(&hak_chunk_at(number)->used)) first = number + 1;
+    int64_t before = used();
+    size_t number = first;
+    while (number < hak_region.chunk_count && hak_unit_ready(number) && hak_chunk_ready(number)) number++;
+    assert_true(number >= first + 2);
+    size_t count = (number + 20 - first) * HAK_CHUNK_GRANULES; /* over the end of what is mapped */
+    size_t crossed = intruder_chunk = number - 1;
+    hak_os_fault = intrude;
+    size_t granule = hak_span_take(count, 1, &dirty);
+    hak_os_fault = NULL;
+    assert_int_equal(intruder_chunk, 0);
+    assert_true(granule != HAK_NO_GRANULE && granule > crossed * HAK_CHUNK_GRANULES + 9);
+    assert_int_equal(used() - before, (int64_t)count + 1); /* what was taken before it was met is free again */
+    hak_span_give(granule, count, HAK_SPAN_AS_IT_WAS);
+    hak_span_give(crossed * HAK_CHUNK_GRANULES + 9, 1, HAK_SPAN_AS_IT_WAS);
+    assert_int_equal(used(), before);
+}
+
 /* --- two threads --- */
 
 enum { HAMMER_GRANULES = 1 << 16, HELD = 24, ROUNDS = 30000 };
@@ -258,6 +292,7 @@ int main(void) {
         cmocka_unit_test(a_run_goes_round_what_is_in_its_way),
         cmocka_unit_test(what_cannot_be_had_takes_nothing),
         cmocka_unit_test(when_the_kernel_refuses_nothing_is_taken),
+        cmocka_unit_test(a_run_that_somebody_crosses_is_given_back_and_found_elsewhere),
         cmocka_unit_test(spans_of_two_threads_never_overlap),
     };
     return cmocka_run_group_tests(tests, start, NULL);

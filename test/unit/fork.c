@@ -98,9 +98,14 @@ static void the_epoch_moves_on_in_the_child_only(void) {
 
 static void vanished_heaps_blocks_are_given_back(void) {
     uint64_t live = live_all();
+    struct hak_census before, after;
     CHILD_REQUIRE(live == 2 * BLOCKS);
+    hak_census_take(&before);
     hak_fork_check(mine);
     hak_fork_rebuild(mine);
+    hak_census_take(&after);
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++)
+        CHILD_REQUIRE(before.handed[c] == after.handed[c] && before.live[c] == after.live[c]);
     CHILD_REQUIRE(live_all() == live); /* what the program held, it holds */
     CHILD_REQUIRE(!mine->is_survivor && hak_load_relaxed(&theirs->state) == HAK_HEAP_DEAD && hak_heap_dead_any());
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) CHILD_REQUIRE(theirs->bin[c].word == 0 && !theirs->shelf[c].current);
