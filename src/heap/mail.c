@@ -35,14 +35,12 @@ static void dead_deliver(struct hak_heap *owner) {
 
 static void notify(struct hak_heap *self, struct hak_slab *slab) {
     uint32_t epoch = hak_load_relaxed(&hak_epoch);
-    struct hak_heap *owner;
-    for (;;) {
-        /* seq_cst both: pairs with slab_make(), which writes owner and then reads mailed */
-        if (atomic_exchange(&slab->mailed, epoch) == epoch) return;
-        owner = atomic_load(&slab->owner);
-        if (HAK_LIKELY(owner != NULL)) break;
-        atomic_store(&slab->mailed, 0); /* the slab ended and its chunk's metadata went back: nobody to tell, */
-        if (!atomic_load(&slab->owner)) return; /* unless a new one is being cut just now */
+    /* seq_cst both: pairs with slab_make(), which writes owner and then reads mailed */
+    if (atomic_exchange(&slab->mailed, epoch) == epoch) return;
+    struct hak_heap *owner = atomic_load(&slab->owner);
+    if (HAK_UNLIKELY(owner == NULL)) { /* the slab ended and its chunk's metadata went back: nobody to tell */
+        atomic_store(&slab->mailed, 0);
+        return;
     }
     if (!hak_heap_is_none(self)) HAK_COUNT(&self->counters, mail_sent, 1);
     if (box_push(owner, slab)) dead_deliver(owner);
