@@ -155,7 +155,7 @@ bool hak_region_map_pieces(size_t granule, size_t count) {
 /* --- the start --- */
 
 static void layout(uintptr_t base, unsigned shift, size_t page) {
-    size_t unit_chunks = 8;
+    size_t unit_chunks = hak_region.is_limited ? 1 : 8;
     while (records_bytes(unit_chunks) < page) unit_chunks *= 2;
     size_t structs = hak_round_up(unit_chunks * sizeof(struct hak_chunk), page);
     hak_region.chunk_count = ((size_t)1 << shift) / HAK_CHUNK_BYTES;

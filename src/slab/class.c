@@ -2,12 +2,12 @@
 #include "slab/class.h"
 
 /* 64 KiB for blocks up to 256 bytes, 256 KiB to 4 KiB, 1 MiB above: 32 to 4,096 blocks. Slabs of few blocks spend
- * more on their births, events and ends than on their blocks (docs/experiments.md) */
-#define GRANULES(bytes)   ((bytes) <= 256 ? 1 : (bytes) <= 4096 ? 4 : 16)
-#define SHIFT(bytes)      ((bytes) <= 256 ? 16 : (bytes) <= 4096 ? 18 : 20)
-#define SLAB_BYTES(bytes) (GRANULES(bytes) * 65536)
-#define CAPACITY(bytes)   (SLAB_BYTES(bytes) / (bytes))
-#define SURPLUS(bytes)    (SLAB_BYTES(bytes) % (bytes) != 0)
+ * more on their births, events and ends than on their blocks (docs/experiments.md). Where address space is short,
+ * 64 KiB up to 2 KiB and 256 KiB above: with 64 MiB in all, the large ones leave no room for thread stacks. */
+#define SHIFT_WIDE(bytes)    ((bytes) <= 256 ? 16 : (bytes) <= 4096 ? 18 : 20)
+#define SHIFT_COMPACT(bytes) ((bytes) <= 2048 ? 16 : 18)
+#define CAPACITY(bytes)   ((1 << SHIFT(bytes)) / (bytes))
+#define SURPLUS(bytes)    ((1 << SHIFT(bytes)) % (bytes) != 0)
 #define WORDS(bytes)      ((CAPACITY(bytes) + SURPLUS(bytes) + 63) / 64)
 /* multiples of 128 to 256, of 256 to 1024; larger classes are their own. 200 threads with a block in each of 30
  * classes: 13.2 MB with multiples of 64, 128 and 256, 10.7 with these (docs/experiments.md) */
@@ -15,7 +15,7 @@
 #define COARSE(bytes) (((bytes) + STEP(bytes) - 1) / STEP(bytes) * STEP(bytes) / 16)
 
 #define ROW(bytes, coarse_)                                                                                      \
-    { ~UINT64_C(0) / (bytes) + 1, bytes, CAPACITY(bytes), GRANULES(bytes), coarse_, WORDS(bytes),  \
+    { ~UINT64_C(0) / (bytes) + 1, bytes, CAPACITY(bytes), (1 << SHIFT(bytes)) >> 16, coarse_, WORDS(bytes),  \
       SHIFT(bytes), SURPLUS(bytes) }
 #define SMALL(c)   [c] = ROW((c) * 16, COARSE((c) * 16))
 #define SMALL4(c)  SMALL(c), SMALL((c) + 1), SMALL((c) + 2), SMALL((c) + 3)
@@ -24,9 +24,17 @@
 #define MID(d, k)  [FIRST(d) + (k)] = ROW((128 << (d)) * (9 + (k)), FIRST(d) + (k))
 #define MID8(d)    MID(d, 0), MID(d, 1), MID(d, 2), MID(d, 3), MID(d, 4), MID(d, 5), MID(d, 6), MID(d, 7)
 
-const struct hak_class hak_classes[HAK_CLASS_COUNT] = {
-    SMALL16(1), SMALL16(17), SMALL16(33), SMALL16(49), MID8(0), MID8(1), MID8(2), MID8(3), MID8(4),
-};
+#define ALL    SMALL16(1), SMALL16(17), SMALL16(33), SMALL16(49), MID8(0), MID8(1), MID8(2), MID8(3), MID8(4)
+
+#define SHIFT SHIFT_WIDE
+static const struct hak_class wide[HAK_CLASS_COUNT] = { ALL };
+#undef SHIFT
+#define SHIFT SHIFT_COMPACT
+static const struct hak_class compact[HAK_CLASS_COUNT] = { ALL };
+
+const struct hak_class *hak_classes = wide;
+
+void hak_classes_compact(void) { hak_classes = compact; }
 
 #define LEAST(bytes)  ((bytes) <= 8192 ? 4 : (bytes) <= 16384 ? 2 : 1)
 #define FIT(w, bytes) ((w) / (bytes) > 64 ? 64 : (w) / (bytes) < LEAST(bytes) ? LEAST(bytes) : (w) / (bytes))
@@ -35,9 +43,7 @@ const struct hak_class hak_classes[HAK_CLASS_COUNT] = {
 #define SMALL(c)  [c] = FIT(8192, (c) * 16)
 #define MID(d, k) [FIRST(d) + (k)] = FIT(8192, (128 << (d)) * (9 + (k)))
 
-hak_atomic_u32 hak_window_blocks[HAK_CLASS_COUNT] = {
-    SMALL16(1), SMALL16(17), SMALL16(33), SMALL16(49), MID8(0), MID8(1), MID8(2), MID8(3), MID8(4),
-};
+hak_atomic_u32 hak_window_blocks[HAK_CLASS_COUNT] = { ALL };
 
 void hak_window_set(size_t word_bytes) {
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c++)

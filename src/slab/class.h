@@ -29,7 +29,10 @@ struct hak_class {
 };
 HAK_STATIC(sizeof(struct hak_class) <= 24);
 
-extern const struct hak_class hak_classes[HAK_CLASS_COUNT];
+extern __attribute__((visibility("hidden"))) const struct hak_class *hak_classes; /* HAK_CLASS_COUNT of them */
+
+/* Smaller slabs, for little address space; before the first slab is cut. */
+void hak_classes_compact(void);
 
 /* How many blocks of a class a heap takes at a time, 1 to 64; see hak_window_set(). */
 extern hak_atomic_u32 hak_window_blocks[HAK_CLASS_COUNT];
