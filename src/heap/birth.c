@@ -15,7 +15,6 @@
 
 _Thread_local struct hak_heap *hak_self = (struct hak_heap *)&hak_heap_none;
 const struct hak_heap hak_heap_none;
-struct hak_heap hak_heap_large;
 void (*hak_heap_on_birth)(struct hak_heap *heap);
 
 enum {

@@ -60,8 +60,6 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
 /* The library's only thread-local variable. */
 extern _Thread_local struct hak_heap *hak_self __attribute__((tls_model("initial-exec"), visibility("hidden")));
 extern const struct hak_heap hak_heap_none;
-/* The owner of large blocks: no thread's heap. */
-extern struct hak_heap hak_heap_large;
 
 /* Something waits for the next visit: mail, or the clock, which is set to 0 for a batch or an event put off. */
 HAK_INLINE bool hak_heap_chores_wait(struct hak_heap *heap) {

@@ -71,7 +71,7 @@ void hak_sweep_excess(void) {
             size_t granule = number * HAK_CHUNK_GRANULES + hak_word_first(live);
             struct hak_slab *slab = hak_slab_at(granule);
             /* a look without the claim: who is wrong about it takes the claim for nothing, or passes by */
-            if (!__atomic_load_n(&slab->counted_pages, __ATOMIC_RELAXED) || !hak_slab_claim(slab)) continue;
+            if (!hak_load_relaxed(&slab->counted_pages) || !hak_slab_claim(slab)) continue;
             if (hak_slab_live(granule)) hak_slab_sweep_claimed(slab, true);
             hak_slab_unclaim(slab);
         }

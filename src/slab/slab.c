@@ -46,7 +46,8 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->returned = dirty ? 0 : hak_slab_pages(class);
     hak_absent_note((int64_t)hak_word_count(slab->returned) << hak_slab_page_shift(class));
     slab->cold = 0;
-    slab->counted_pages = slab->returned_once = 0;
+    hak_store_relaxed(&slab->counted_pages, 0);
+    slab->returned_once = 0;
     struct hak_row *row = hak_slab_row(slab);
     row->start = hak_slab_start(slab);
     row->slab = slab;
@@ -94,7 +95,7 @@ void hak_slab_release_claimed(struct hak_slab *slab) {
     hak_and(&hak_chunk_at(number)->slabs, ~(UINT64_C(1) << granule % HAK_CHUNK_GRANULES));
     for (unsigned i = 0; i < class->granules; i++) hak_store_release(&hak_granule_at(granule + i)->owner, NULL);
     hak_lines_give(number, class->word_count, slab->owner_line, slab->remote_line);
-    if (slab->counted_pages) hak_slab_uncount_claimed(slab);
+    if (hak_load_relaxed(&slab->counted_pages)) hak_slab_uncount_claimed(slab);
     slab->place = HAK_SLAB_NONE;
     uint64_t returned = slab->returned;
     hak_absent_note(-((int64_t)hak_word_count(returned) << hak_slab_page_shift(class)));
@@ -164,8 +165,8 @@ void hak_slab_pages_used_claimed(struct hak_slab *slab, uint64_t pages) {
 }
 
 void hak_slab_uncount_claimed(struct hak_slab *slab) {
-    hak_free_note(-((int64_t)slab->counted_pages << hak_slab_page_shift(hak_slab_class(slab))), 0);
-    slab->counted_pages = 0;
+    hak_free_note(-((int64_t)hak_load_relaxed(&slab->counted_pages) << hak_slab_page_shift(hak_slab_class(slab))), 0);
+    hak_store_relaxed(&slab->counted_pages, 0);
 }
 
 /* The words behind the cursor, then those before it; moves no cursor. */
@@ -256,9 +257,10 @@ static size_t pages_return(struct hak_slab *slab, uint64_t pages) {
 }
 
 static void pages_count(struct hak_slab *slab, unsigned count) {
-    if (count == slab->counted_pages) return;
-    hak_free_note(((int64_t)count - slab->counted_pages) * (1 << hak_slab_page_shift(hak_slab_class(slab))), 0);
-    slab->counted_pages = (uint16_t)count;
+    unsigned before = hak_load_relaxed(&slab->counted_pages);
+    if (count == before) return;
+    hak_free_note(((int64_t)count - before) * (1 << hak_slab_page_shift(hak_slab_class(slab))), 0);
+    hak_store_relaxed(&slab->counted_pages, (uint16_t)count);
 }
 
 size_t hak_slab_account_claimed(struct hak_slab *slab, uint64_t free_pages) {

@@ -63,7 +63,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
     uint8_t exact;                        /* 1: armed for the very last held block once since the last take */
     uint16_t owner_line, remote_line;     /* where its rows are among the chunk's lines */
     uint8_t returned_once;                /* under claim: pages of it went back since it was cut */
-    uint16_t counted_pages;               /* under claim: counted in hak_purge.free_bytes */
+    _Atomic(uint16_t) counted_pages;      /* written under claim: counted in hak_purge.free_bytes */
 };
 HAK_STATIC(sizeof(struct hak_slab) == HAK_LINE);
 
@@ -207,7 +207,7 @@ HAK_INLINE uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row 
     if ((word & wanted) != wanted || first + window > 64) taken = hak_word_lowest(word, window, &taken_count);
     /* cleared before the bin shows them: a thread that vanishes between loses blocks, never doubles them */
     hak_store_release(&row->word[i], all & ~taken);
-    if (HAK_UNLIKELY(slab->counted_pages)) hak_slab_uncount_claimed(slab);
+    if (HAK_UNLIKELY(hak_load_relaxed(&slab->counted_pages))) hak_slab_uncount_claimed(slab);
     if (HAK_UNLIKELY(slab->returned | slab->cold)) {
         size_t start = ((size_t)i * 64 + first) * row->block_bytes;
         size_t end = ((size_t)i * 64 + hak_word_last(taken) + 1) * row->block_bytes - 1;
