@@ -413,8 +413,9 @@ fn ctrl_c_reaches_the_program_once_and_the_report_is_still_printed() {
     }
     let folder = folder("terminal");
     let path = program(&folder, "listener", LISTENER);
-    let command =
-        format!("{} run --report -- {} {}", env!("CARGO_BIN_EXE_hakmem"), path.display(), folder.display());
+    // exec: a shell that waits would raise SIGINT itself after us, as dash does, and its status would hide ours.
+    let hakmem = env!("CARGO_BIN_EXE_hakmem");
+    let command = format!("exec {hakmem} run --report -- {} {}", path.display(), folder.display());
     let mut terminal = Command::new("script");
     terminal.args(["-qec", &command, "/dev/null"]).env("HAKMEM_LIB", stand_in()).env("NO_COLOR", "1");
     let mut child = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
