@@ -10,14 +10,18 @@
 
 HAK_INLINE unsigned hak_word_first(uint64_t word) { return (unsigned)__builtin_ctzll(word); }
 HAK_INLINE unsigned hak_word_last(uint64_t word) { return 63u - (unsigned)__builtin_clzll(word); }
-/* x86-64 has no popcnt at its baseline, and libgcc's is a call; after Hacker's Delight, 5-1 */
+/* In each byte, the set bits of that byte of the word and of all below it; after Hacker's Delight, 5-1. */
+HAK_INLINE uint64_t hak_word_sums(uint64_t word) {
+    word -= word >> 1 & UINT64_C(0x5555555555555555);
+    word = (word & UINT64_C(0x3333333333333333)) + (word >> 2 & UINT64_C(0x3333333333333333));
+    return ((word + (word >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f)) * UINT64_C(0x0101010101010101);
+}
+/* x86-64 has no popcnt at its baseline, and libgcc's is a call */
 HAK_INLINE unsigned hak_word_count(uint64_t word) {
 #if defined(__POPCNT__) || defined(__aarch64__)
     return (unsigned)__builtin_popcountll(word);
 #else
-    word -= word >> 1 & UINT64_C(0x5555555555555555);
-    word = (word & UINT64_C(0x3333333333333333)) + (word >> 2 & UINT64_C(0x3333333333333333));
-    return (unsigned)(((word + (word >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f)) * UINT64_C(0x0101010101010101) >> 56);
+    return (unsigned)(hak_word_sums(word) >> 56);
 #endif
 }
 
@@ -41,18 +45,29 @@ HAK_INLINE uint64_t hak_word_multiples(unsigned step) {
     return step >= 64 ? 1 : ~UINT64_C(0) / ((UINT64_C(1) << step) - 1);
 }
 
-/* The `most` lowest bits of a word, or all if they are fewer; *count says how many. */
-HAK_INLINE uint64_t hak_word_lowest(uint64_t word, unsigned most, uint32_t *count) {
-    unsigned have = hak_word_count(word);
-    *count = have < most ? have : most;
-    if (have <= most) return word;
-    uint64_t rest = word;
-    if (most <= have - most) {
-        while (most-- > 0) rest &= rest - 1;
-        return word ^ rest;
-    }
-    for (unsigned over = have - most; over > 0; over--) rest ^= UINT64_C(1) << hak_word_last(rest);
-    return rest;
+/* Bit 7 of each byte of `sums` (of up to 64) that is at least `least`; the lowest of them as a bit number. */
+HAK_INLINE unsigned hak_word_sums_reach(uint64_t sums, unsigned least) {
+    uint64_t tops = UINT64_C(0x8080808080808080);
+    return hak_word_first(((sums | tops) - least * UINT64_C(0x0101010101010101)) & tops);
+}
+
+struct hak_word_part {
+    uint64_t bits;
+    uint64_t count;
+};
+
+/* The `most` (at least 1) lowest bits of a word that is not 0, or all if they are fewer, and how many they are.
+ * No branch and no loop, because visits meet every kind of word: first the byte of the last wanted bit, then the
+ * bit in the byte; after Vigna, "Broadword implementation of rank/select queries", 2008. */
+HAK_INLINE struct hak_word_part hak_word_lowest(uint64_t word, unsigned most) {
+    uint64_t sums = hak_word_sums(word), ones = UINT64_C(0x0101010101010101);
+    unsigned have = (unsigned)(sums >> 56), wanted = have < most ? have : most;
+    unsigned byte = hak_word_sums_reach(sums, wanted) - 7; /* its first bit */
+    unsigned rank = wanted - (unsigned)(sums << 8 >> byte & 0xff);
+    uint64_t spread = (word >> byte & 0xff) * ones & UINT64_C(0x8040201008040201); /* bit j in byte j */
+    uint64_t set = ((spread + UINT64_C(0x7f7f7f7f7f7f7f7f)) >> 7 & ones) * ones;
+    unsigned last = byte + hak_word_sums_reach(set, rank) / 8;
+    return (struct hak_word_part){ word & ~UINT64_C(0) >> (63 - last), wanted };
 }
 
 HAK_INLINE size_t hak_round_up(size_t n, size_t power_of_two) { return (n + power_of_two - 1) & ~(power_of_two - 1); }

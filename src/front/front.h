@@ -18,6 +18,20 @@ HAK_INLINE struct hak_heap *hak_front_heap(void) {
     return hak_start() ? hak_heap_birth() : NULL;
 }
 
+/* The record of a block above 1 KiB of the calling thread's own, for hak_middle_free(); NULL: of another kind. */
+HAK_INLINE const struct hak_granule *hak_front_middle(const void *block) {
+    if (HAK_UNLIKELY(!hak_region_holds(block))) return NULL;
+    const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
+    bool is_own = hak_load_relaxed(&record->owner) == hak_slab_owner_mark(hak_self, HAK_CLASS_COUNT);
+    return HAK_LIKELY(is_own) ? record : NULL;
+}
+
+/* Is the block of this record free, and kept for the calling thread's next malloc? */
+HAK_INLINE bool hak_front_kept(const struct hak_granule *record, const void *block) {
+    return hak_load_relaxed(&record->owner) == hak_slab_owner_mark(hak_self, HAK_CLASS_COUNT) &&
+           hak_middle_has(hak_self, hak_row_of(record->words)->class_index, block);
+}
+
 /* --- misuse.c: one line, then abort --- */
 
 __attribute__((noreturn, cold)) void hak_misuse(const char *function, const void *block);

@@ -31,7 +31,7 @@ static void *out_of_memory(void) {
 void *hak_front_large(size_t bytes, size_t align, bool *zeroed) {
     struct hak_heap *heap = bytes <= PTRDIFF_MAX ? hak_front_heap() : NULL;
     if (!heap) return out_of_memory();
-    if (HAK_UNLIKELY(hak_os_ticks() >= heap->tick)) hak_visit_chores(heap);
+    if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) hak_visit_chores(heap);
     HAK_COUNT(&heap->counters, large_alloc, 1);
     void *block = hak_large_take(bytes, align, zeroed);
     if (HAK_LIKELY(block != NULL)) return block;
@@ -71,7 +71,12 @@ HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
     unsigned class_index = (unsigned)((bytes + 15) >> 4);
     if (bytes - 1 >= HAK_SMALL_BYTES_MAX) { /* its bin was not looked at yet */
         if (HAK_UNLIKELY(bytes > HAK_SLAB_BLOCK_BYTES_MAX)) return malloc_large(bytes);
-        class_index = bytes ? hak_class_of(bytes) : 1;
+        class_index = 1;
+        if (HAK_LIKELY(bytes != 0)) {
+            class_index = hak_class_of(bytes);
+            void *block = hak_middle_take(heap, class_index);
+            if (HAK_LIKELY(block != NULL)) return block;
+        }
         struct hak_bin *bin = &heap->bin[class_index];
         uint64_t word = bin->word;
         if (HAK_LIKELY(word != 0)) {
@@ -92,10 +97,10 @@ static HAK_NOINLINE void free_large(struct hak_granule *record, void *block) {
     if (HAK_UNLIKELY(record->start != block)) hak_misuse("free", block);
     if (HAK_LIKELY(!hak_heap_is_none(heap))) HAK_COUNT(&heap->counters, free_large, 1);
     if (HAK_UNLIKELY(!hak_large_give(record))) hak_misuse("free", block);
-    if (HAK_LIKELY(!hak_heap_is_none(heap)) && HAK_UNLIKELY(hak_os_ticks() >= heap->tick)) hak_visit_chores(heap);
+    if (HAK_LIKELY(!hak_heap_is_none(heap)) && HAK_UNLIKELY(hak_heap_chores_wait(heap))) hak_visit_chores(heap);
 }
 
-HAK_NOINLINE void hak_free_slow(void *block) {
+static HAK_NOINLINE void free_further(void *block) {
     if (!block) return;
     if (HAK_UNLIKELY(!hak_region_holds(block))) {
         if (!hak_outside_give(block)) hak_misuse("free", block);
@@ -114,6 +119,12 @@ HAK_NOINLINE void hak_free_slow(void *block) {
         hak_misuse("free", block);
     if (!hak_heap_is_none(self)) hak_fork_check(self);
     hak_stranger_free(self, slab, (unsigned)(product >> 64));
+}
+
+HAK_NOINLINE void hak_free_slow(void *block) {
+    const struct hak_granule *record = hak_front_middle(block);
+    if (HAK_LIKELY(record != NULL)) hak_middle_free(hak_self, record, block, "free");
+    else free_further(block);
 }
 
 HAK_NOINLINE void hak_free_event(void *block) {

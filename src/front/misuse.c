@@ -16,6 +16,7 @@ struct place {
     const char *start;
     size_t bytes;
     struct hak_granule *record;
+    bool is_free; /* of a slab's block */
 };
 
 /* The large block that covers a granule whose own record is empty. */
@@ -53,7 +54,7 @@ static void block_before(struct hak_granule *record, const void *address, struct
 }
 
 static struct place place_of(const void *address) {
-    struct place place = { OUTSIDE, NULL, 0, NULL };
+    struct place place = { OUTSIDE, NULL, 0, NULL, false };
     if (!hak_region_holds(address)) {
         place.bytes = hak_outside_bytes(address);
         place.start = address;
@@ -81,13 +82,14 @@ static struct place place_of(const void *address) {
         place.bytes = hak_slab_class(slab)->block_bytes;
         place.start = record->start + block * place.bytes;
         uint64_t set = hak_load_acquire(&record->words[block / 64]) | hak_load_acquire(&hak_slab_remote(slab)[block / 64]);
-        if (owner == hak_self) { /* handed to the bin, not yet to the program */
+        if (owner == hak_slab_owner_mark(hak_self, slab->class_index)) { /* handed to the bin, not yet to the program */
             struct hak_bin *bin = &hak_self->bin[slab->class_index];
             uint64_t ahead = (uint64_t)(place.start - bin->base) / place.bytes;
             if (bin->word && place.start >= bin->base && ahead < 64) set |= (bin->word >> ahead & 1) << block % 64;
+            if (hak_front_kept(record, place.start)) set |= UINT64_C(1) << block % 64;
         }
-        bool is_free = set >> block % 64 & 1;
-        place.kind = address != place.start ? SLAB_INSIDE : is_free ? SLAB_FREE : SLAB_LIVE;
+        place.is_free = set >> block % 64 & 1;
+        place.kind = address != place.start ? SLAB_INSIDE : place.is_free ? SLAB_FREE : SLAB_LIVE;
     }
     return place;
 }
@@ -152,7 +154,8 @@ struct hak_found hak_find(const char *function, const void *block) {
                 (unsigned __int128)(uint64_t)((const char *)block - record->start) * record->reciprocal;
             unsigned index = (unsigned)(product >> 64);
             if (HAK_LIKELY((uint64_t)product < record->reciprocal &&
-                           !(hak_load_acquire(&record->words[index / 64]) >> index % 64 & 1))) {
+                           !(hak_load_acquire(&record->words[index / 64]) >> index % 64 & 1) &&
+                           !hak_front_kept(record, block))) {
                 found.bytes = hak_row_of(record->words)->block_bytes;
                 return found;
             }
@@ -186,11 +189,9 @@ bool hak_describe_address(uintptr_t address, struct hak_text *text) {
             hak_text_format(text, "a freed block of %zu bytes, whose slab has ended", place.bytes);
             break;
         }
-        struct hak_slab *slab = hak_slab_of(place.record);
         unsigned block = (unsigned)((size_t)(place.start - place.record->start) / place.bytes);
-        uint64_t set = hak_load_acquire(&place.record->words[block / 64]) | hak_load_acquire(&hak_slab_remote(slab)[block / 64]);
         hak_text_format(text, "byte %zu of a %s block of %zu bytes at %p, number %u of its slab at %p", offset,
-                        set >> block % 64 & 1 ? "freed" : "live", place.bytes, (const void *)place.start, block,
+                        place.is_free ? "freed" : "live", place.bytes, (const void *)place.start, block,
                         (const void *)place.record->start);
         break;
     }

@@ -54,7 +54,7 @@ bool hak_start(void) {
     static hak_atomic_u32 started;
     if (HAK_LIKELY(hak_load_acquire(&started))) return true;
     options_read();
-    if (HAK_OPT(word_bytes) != 8192) hak_window_set(HAK_OPT(word_bytes));
+    if (HAK_OPT(word_bytes) != HAK_WORD_BYTES) hak_window_set(HAK_OPT(word_bytes));
     if (!hak_region_start(HAK_OPT(region_gb))) return false;
     if (hak_region.is_limited) hak_classes_compact(); /* the same for every thread that comes here */
     /* two first calls at once, after a dlopen, both do this; the second key is given back */

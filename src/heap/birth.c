@@ -100,11 +100,13 @@ static void deliver_late_mail(struct hak_heap *heap) {
 }
 
 void hak_heap_dead_unclaim(struct hak_heap *heap) {
+    hak_free_flush(&heap->free_sum);
     atomic_store(&heap->state, HAK_HEAP_DEAD); /* seq_cst: pairs with the push and the look at state in mail.c */
     deliver_late_mail(heap);
 }
 
 void hak_heap_dead_give(struct hak_heap *heap) {
+    hak_free_flush(&heap->free_sum);
     atomic_store(&heap->state, HAK_HEAP_DEAD);
     dead_push(heap);
     deliver_late_mail(heap);
@@ -140,7 +142,7 @@ struct hak_heap *hak_heap_birth(void) {
     if (!heap) return NULL;
     hak_store_relaxed(&heap->state, HAK_HEAP_LIVE);
     hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch));
-    heap->tick = 0;
+    heap->clock_in = 0;
     hak_self = heap;
     if (adopted) HAK_COUNT(&heap->counters, heap_adopted, 1);
     else HAK_COUNT(&heap->counters, heap_born, 1);
@@ -154,6 +156,7 @@ void hak_heap_death(struct hak_heap *heap) {
     hak_fork_check(heap);
     if (heap->is_survivor) hak_fork_rebuild(heap); /* nobody else can */
     hak_batch_flush(heap);
+    hak_middle_flush(heap);
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) hak_bin_put_back(heap, c);
     hak_mail_take(heap);
     hak_event_pending(heap);

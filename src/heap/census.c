@@ -16,6 +16,10 @@ static void heap_add(struct hak_heap *heap, void *context) {
         uint64_t in_bin = hak_word_count(__atomic_load_n(&heap->bin[c].word, __ATOMIC_RELAXED));
         census->handed[c] += __atomic_load_n(&heap->shelf[c].handed, __ATOMIC_RELAXED) - in_bin;
         census->live[c] -= in_bin;
+        if (c <= HAK_SMALL_CLASS_MAX) continue;
+        const struct hak_middle *middle = hak_middle_of(heap, c);
+        census->handed[c] += __atomic_load_n(&middle->handed, __ATOMIC_RELAXED);
+        census->live[c] -= __atomic_load_n(&middle->count, __ATOMIC_RELAXED);
     }
     if (heap->batch.mask && heap->batch.slab) census->live[heap->batch.slab->class_index] -= hak_word_count(heap->batch.mask);
 }

@@ -42,12 +42,12 @@ static void finish(struct hak_heap *heap, struct hak_slab *slab) {
         slab->pending = 1;
         slab->next = heap->pending;
         heap->pending = hak_slab_name_of(slab);
-        heap->tick = 0;
+        heap->clock_in = 0;
         HAK_COUNT(&heap->counters, event_pending, 1);
         return;
     }
     HAK_COUNT(&heap->counters, slab_released, 1);
-    hak_slab_release_claimed(slab);
+    hak_slab_release_claimed(slab, &heap->free_sum);
     if (HAK_UNLIKELY(hak_purge_over(0))) hak_sweep_excess();
 }
 
@@ -109,12 +109,12 @@ static void event_current(struct hak_heap *heap, struct hak_slab *slab, struct h
     if (!hak_slab_claim(slab)) return;
     word_put_back(heap, row); /* or its pages could never go; the next visit takes it again */
     hak_row_arm(row, 0, 0);
-    if (hak_slab_account_claimed(slab, ~UINT64_C(0)) == 0) {
+    if (hak_slab_account_claimed(slab, ~UINT64_C(0), &heap->free_sum) == 0) {
         hak_slab_unclaim(slab);
     } else { /* free memory breaks its bound: the span is better where any class can have it */
         heap->shelf[slab->class_index].current = NULL;
-        HAK_COUNT(&heap->counters, slab_released, 1);
-        hak_slab_release_claimed(slab);
+            HAK_COUNT(&heap->counters, slab_released, 1);
+        hak_slab_release_claimed(slab, &heap->free_sum);
         hak_sweep_excess();
     }
 }
@@ -130,8 +130,9 @@ static void event_partial(struct hak_heap *heap, struct hak_slab *slab, struct h
     hak_row_arm(row, out, out > eighth ? out - eighth : out);
     if (hak_slab_claim(slab)) {
         size_t bytes = 0;
-        hak_slab_estimate_claimed(slab);
-        if (HAK_UNLIKELY(hak_purge_over(0))) bytes = hak_slab_account_claimed(slab, hak_slab_free_pages_claimed(slab));
+        hak_slab_estimate_claimed(slab, &heap->free_sum);
+        if (HAK_UNLIKELY(hak_purge_over(0)))
+            bytes = hak_slab_account_claimed(slab, hak_slab_free_pages_claimed(slab), &heap->free_sum);
         hak_slab_unclaim(slab);
         if (HAK_UNLIKELY(bytes)) hak_sweep_excess();
     }

@@ -13,6 +13,8 @@
  */
 #include "heap/heap.h"
 
+#include <string.h>
+
 void hak_fork_child(struct hak_heap *heap) {
     uint32_t page = hak_load_acquire(hak_region.fork_page);
     if (page == 0) {
@@ -42,6 +44,16 @@ static void heap_blank(struct hak_heap *heap, void *survivor) {
         heap->shelf[c].partial = 0;
     }
     heap->pending = 0;
+    for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++) { /* clear in the row, or set already if being given back */
+        struct hak_middle *middle = &heap->middle[i];
+        for (; middle->count > 0; middle->count--) {
+            char *block = middle->block[middle->count - 1];
+            struct hak_row *row = hak_row_of(hak_granule_at(hak_granule_of(block))->words);
+            size_t index = (size_t)(block - row->start) / row->block_bytes;
+            hak_store_release(&row->word[index / 64], hak_load_relaxed(&row->word[index / 64]) | UINT64_C(1) << index % 64);
+        }
+        memset(middle->block, 0, sizeof middle->block); /* one that was being handed out, too */
+    }
 }
 
 /* A slab of a vanished thread's heap: everything but its bits is made anew. */

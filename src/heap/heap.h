@@ -33,6 +33,16 @@ struct hak_shelf {
 
 enum { HAK_RARE_BLOCKS = 32 };
 
+/* The blocks above 1 KiB of one class that their owner freed last: heap/middle.c. */
+enum { HAK_MIDDLE_BLOCKS = 6, HAK_MIDDLE_CLASSES = HAK_CLASS_COUNT - HAK_SMALL_CLASS_MAX - 1 };
+struct hak_middle {
+    uint32_t count;
+    uint32_t block_bytes;
+    uint64_t handed; /* to the program, since the heap was born */
+    void *block[HAK_MIDDLE_BLOCKS]; /* NULL from count on */
+};
+HAK_STATIC(sizeof(struct hak_middle) == HAK_LINE);
+
 /* Blocks of one word of another heap's slab, to be given back in one go. */
 struct hak_batch {
     struct hak_slab *slab;
@@ -43,7 +53,11 @@ struct hak_batch {
 
 struct HAK_ALIGNED(HAK_LINE) hak_heap {
     struct hak_bin bin[HAK_CLASS_COUNT]; /* first: a small size is its bin's offset */
-    uint64_t tick;                       /* hak_os_ticks() at which chores are due: the clock; 0: a batch or event */
+    uint64_t tick;                       /* hak_os_ticks() at which the sweep is due */
+    uint64_t ticks_seen;                 /* hak_os_ticks() when it was last read */
+    int32_t clock_in, clock_step;        /* bytes until chores, a visit being HAK_VISIT_CLOCK; 0: something waits */
+    uint64_t middle_ms;                  /* when the kept blocks last went back */
+    int64_t free_sum;                    /* its part of hak_purge.free_bytes that is not added yet */
     hak_atomic_u32 epoch;                /* the process it was last used in, see hak_epoch */
     uint32_t index;                      /* its name in the list of dead heaps - 1 */
     hak_slab_name pending;               /* slabs whose events met a claim */
@@ -52,6 +66,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     struct hak_batch batch;
     struct hak_shelf shelf[HAK_CLASS_COUNT];
     struct hak_counters counters;
+    HAK_ALIGNED(HAK_LINE) struct hak_middle middle[HAK_MIDDLE_CLASSES];
     HAK_ALIGNED(HAK_LINE) _Atomic(uintptr_t) mail; /* slabs to which strangers have freed, first | epoch tag */
     hak_atomic_u32 state;                                  /* enum hak_heap_state */
     hak_atomic_u32 next_dead;                              /* index + 1 */
@@ -61,9 +76,11 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
 extern _Thread_local struct hak_heap *hak_self __attribute__((tls_model("initial-exec"), visibility("hidden")));
 extern const struct hak_heap hak_heap_none;
 
-/* Something waits for the next visit: mail, or the clock, which is set to 0 for a batch or an event put off. */
+enum { HAK_VISIT_CLOCK = 32 << 10 };
+
+/* Something waits for the next visit: mail, the clock, a batch or an event put off. */
 HAK_INLINE bool hak_heap_chores_wait(struct hak_heap *heap) {
-    return (hak_load_relaxed(&heap->mail) != 0) | (hak_os_ticks() >= heap->tick);
+    return (hak_load_relaxed(&heap->mail) != 0) | ((heap->clock_in -= HAK_VISIT_CLOCK) <= 0);
 }
 
 HAK_INLINE bool hak_heap_is_none(const struct hak_heap *heap) { return heap == &hak_heap_none; }
@@ -103,6 +120,33 @@ void hak_visit_chores(struct hak_heap *heap);
 
 /* --- events (heap/event.c) --- */
 
+/* --- blocks above 1 KiB (heap/middle.c) --- */
+
+HAK_INLINE struct hak_middle *hak_middle_of(struct hak_heap *heap, unsigned class_index) {
+    return &heap->middle[class_index - HAK_SMALL_CLASS_MAX - 1];
+}
+/* The owner frees a block; misuse of `function`, if no live one starts there. */
+void hak_middle_free(struct hak_heap *heap, const struct hak_granule *record, char *block, const char *function);
+/* Is the block free, and kept here? */
+bool hak_middle_has(struct hak_heap *heap, unsigned class_index, const void *block);
+/* Before the slab takes in what strangers gave back: a block that both they and the owner freed ends the program. */
+void hak_middle_collect(struct hak_heap *heap, struct hak_slab *slab);
+/* All that is kept goes back to the slabs. */
+void hak_middle_flush(struct hak_heap *heap);
+
+/* The block of a class above 1 KiB that was freed last; NULL: none is kept. Fork: count first, then it is out. */
+HAK_INLINE void *hak_middle_take(struct hak_heap *heap, unsigned class_index) {
+    struct hak_middle *middle = hak_middle_of(heap, class_index);
+    uint32_t count = middle->count;
+    if (count == 0) return NULL;
+    __atomic_store_n(&middle->count, --count, __ATOMIC_RELEASE);
+    middle->handed++;
+    heap->free_sum -= middle->block_bytes;
+    void *block = middle->block[count];
+    middle->block[count] = NULL;
+    return block;
+}
+
 /* The countdown of a slab of this heap has ended. */
 void hak_event(struct hak_heap *heap, struct hak_slab *slab);
 void hak_event_pending(struct hak_heap *heap);
@@ -122,7 +166,8 @@ void hak_mail_take(struct hak_heap *heap);
 
 /* --- the clock (heap/sweep.c) --- */
 
-void hak_sweep_tick(struct hak_heap *heap);
+/* Looks at the clock, sweeps if that is due, and says when to look again. */
+void hak_sweep_clock(struct hak_heap *heap);
 /* Looks at every slab and span; `all`: returns all free pages, else those that are cold. Gives bytes. */
 size_t hak_sweep_all(bool all);
 /* Free memory broke its bound: returns spans, and if that is not enough pages that slabs have counted. */

@@ -96,7 +96,7 @@ void hak_stranger_free(struct hak_heap *self, struct hak_slab *slab, unsigned bl
     batch->index = index;
     batch->mask = bit;
     batch->room = BATCH_BYTES / bytes - 1;
-    self->tick = 0; /* the next visit flushes it */
+    self->clock_in = 0; /* the next visit flushes it */
 }
 
 /* --- the owner's side --- */
@@ -128,6 +128,7 @@ void hak_mail_take(struct hak_heap *heap) {
             bool live = slab->place != HAK_SLAB_NONE; /* before: then another heap may cut a slab here (test/model) */
             atomic_exchange(&slab->mailed, 0);        /* before the words: a stranger from here on notifies anew */
             if (live) {
+                hak_middle_collect(heap, slab);
                 uint32_t count = hak_slab_collect(slab);
                 if (count) collected(heap, slab, count);
             }

@@ -13,7 +13,7 @@
 #include "os/os.h"
 #include "rules/options.h"
 
-enum { STEP_MS = 20, TICKS = 1 << 21, CHUNKS_PER_100_MS = 64 };
+enum { STEP_MS = 20, TICKS = 1 << 21, CHUNKS_PER_100_MS = 64, CLOCK_STEP_MAX = 8 * HAK_VISIT_CLOCK };
 
 static hak_atomic_u64 last_ms, hand;
 
@@ -32,12 +32,16 @@ static size_t sweep_chunk(size_t number, bool all, uint64_t *slabs) {
     return bytes + hak_purge_chunk(number, all);
 }
 
-void hak_sweep_tick(struct hak_heap *heap) {
-    heap->tick = hak_os_ticks() + TICKS;
+static void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
+    heap->tick = ticks + TICKS;
     uint64_t now = hak_os_clock_ms(), last = hak_load_relaxed(&last_ms);
+    if (now - heap->middle_ms >= HAK_OPT(purge_delay_ms)) {
+        heap->middle_ms = now;
+        hak_middle_flush(heap);
+    }
     if (now - last < STEP_MS || !hak_cas(&last_ms, &last, now)) return;
     if (last == 0) return; /* the first look at the clock */
-    static hak_atomic_u64 word_bytes = 8192; /* what the windows were made for; the option may change at any time */
+    static hak_atomic_u64 word_bytes = HAK_WORD_BYTES; /* what the windows were made for; the option may change at any time */
     if (hak_load_relaxed(&word_bytes) != HAK_OPT(word_bytes)) {
         hak_store_relaxed(&word_bytes, HAK_OPT(word_bytes));
         hak_window_set(HAK_OPT(word_bytes));
@@ -50,6 +54,17 @@ void hak_sweep_tick(struct hak_heap *heap) {
     uint64_t at = hak_add(&hand, count), slabs = 0;
     for (uint64_t i = 0; i < count; i++) sweep_chunk((at + i) % top, false, &slabs);
     HAK_COUNT(&heap->counters, sweep_slab, slabs);
+}
+
+/* Reading the clock was two fifths of a visit's time. Visits that follow close upon one another look at every eighth;
+ * the first of slow ones looks at once from then on, for there may be three a second. */
+void hak_sweep_clock(struct hak_heap *heap) {
+    uint64_t ticks = hak_os_ticks();
+    if (ticks - heap->ticks_seen > TICKS / 8) heap->clock_step = HAK_VISIT_CLOCK;
+    else if (heap->clock_step < CLOCK_STEP_MAX) heap->clock_step += HAK_VISIT_CLOCK;
+    heap->clock_in = heap->clock_step;
+    heap->ticks_seen = ticks;
+    if (ticks >= heap->tick) sweep_tick(heap, ticks);
 }
 
 size_t hak_sweep_all(bool all) {
@@ -79,6 +94,7 @@ void hak_sweep_excess(void) {
 }
 
 static void empty_bins(struct hak_heap *heap) {
+    hak_middle_flush(heap);
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) hak_bin_put_back(heap, c);
     hak_mail_take(heap);
     hak_event_pending(heap);

@@ -28,7 +28,7 @@ HAK_INLINE void *take(struct hak_heap *heap, unsigned class_index, struct hak_ro
         *claimed = true;
         return NULL;
     }
-    uint64_t word = hak_slab_take_claimed(slab, row, &index, &count);
+    uint64_t word = hak_slab_take_claimed(slab, row, &index, &count, &heap->free_sum);
     hak_slab_unclaim(slab);
     if (HAK_UNLIKELY(word == 0)) return NULL;
     struct hak_bin *bin = &heap->bin[class_index];
@@ -54,6 +54,7 @@ static void *take_from_strangers(struct hak_heap *heap, unsigned class_index) {
     bool claimed = !hak_slab_claim(row->slab);
     if (!claimed) {
         hak_slab_unclaim(row->slab);
+        hak_middle_collect(heap, row->slab);
         uint32_t count = hak_slab_collect(row->slab);
         hak_row_arm(row, hak_row_out(row) - count, 1);
         HAK_COUNT(&heap->counters, collected, count);
@@ -124,8 +125,22 @@ static void *take_from_new(struct hak_heap *heap, unsigned class_index) {
     return block;
 }
 
+/* The class is rare in this heap so far: a block of the coarser one, or at last a slab of its own. */
+static HAK_NOINLINE void *visit_rare(struct hak_heap *heap, unsigned class_index) {
+    struct hak_shelf *shelf = &heap->shelf[class_index];
+    unsigned coarse = hak_classes[class_index].coarse;
+    shelf->rare = coarse == class_index ? HAK_RARE_BLOCKS : shelf->rare + 1;
+    if (coarse != class_index) HAK_COUNT(&heap->counters, visit_coarse, 1);
+    struct hak_bin *bin = &heap->bin[coarse];
+    uint64_t word = bin->word;
+    if (word == 0) return hak_visit(heap, coarse);
+    bin->word = word & (word - 1);
+    return bin->base + hak_word_first(word) * (size_t)hak_classes[coarse].block_bytes;
+}
+
 /* The current slab has no word left, or there is none. */
 static HAK_NOINLINE void *visit_further(struct hak_heap *heap, unsigned class_index) {
+    if (heap->shelf[class_index].rare < HAK_RARE_BLOCKS) return visit_rare(heap, class_index); /* it has no slab */
     hak_fork_check(heap);
     void *block = heap->shelf[class_index].current ? take_from_strangers(heap, class_index) : NULL;
     if (!block) block = take_from_partial(heap, class_index);
@@ -148,27 +163,13 @@ void hak_visit_chores(struct hak_heap *heap) {
     if (heap->batch.mask) hak_batch_flush(heap);
     if (hak_load_relaxed(&heap->mail)) hak_mail_take(heap);
     if (heap->pending) hak_event_pending(heap);
-    if (hak_os_ticks() >= heap->tick) hak_sweep_tick(heap);
-}
-
-/* The class is rare in this heap so far: a block of the coarser one, or at last a slab of its own. */
-static HAK_NOINLINE void *visit_rare(struct hak_heap *heap, unsigned class_index) {
-    struct hak_shelf *shelf = &heap->shelf[class_index];
-    unsigned coarse = hak_classes[class_index].coarse;
-    shelf->rare = coarse == class_index ? HAK_RARE_BLOCKS : shelf->rare + 1;
-    if (coarse != class_index) HAK_COUNT(&heap->counters, visit_coarse, 1);
-    struct hak_bin *bin = &heap->bin[coarse];
-    uint64_t word = bin->word;
-    if (word == 0) return hak_visit(heap, coarse);
-    bin->word = word & (word - 1);
-    return bin->base + hak_word_first(word) * (size_t)hak_classes[coarse].block_bytes;
+    hak_sweep_clock(heap);
 }
 
 void *hak_visit(struct hak_heap *heap, unsigned class_index) {
     HAK_ASSERT(class_index > 0 && class_index < HAK_CLASS_COUNT && !heap->bin[class_index].word);
     struct hak_shelf *shelf = &heap->shelf[class_index];
     if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) hak_visit_chores(heap);
-    if (HAK_UNLIKELY(shelf->rare < HAK_RARE_BLOCKS)) return visit_rare(heap, class_index);
     struct hak_row *row = shelf->current;
     if (HAK_LIKELY(row != NULL)) {
         bool claimed;

@@ -40,8 +40,8 @@ void hak_classes_compact(void) { hak_classes = compact; }
 #define FIT(w, bytes) ((w) / (bytes) > 64 ? 64 : (w) / (bytes) < LEAST(bytes) ? LEAST(bytes) : (w) / (bytes))
 #undef SMALL
 #undef MID
-#define SMALL(c)  [c] = FIT(8192, (c) * 16)
-#define MID(d, k) [FIRST(d) + (k)] = FIT(8192, (128 << (d)) * (9 + (k)))
+#define SMALL(c)  [c] = FIT(HAK_WORD_BYTES, (c) * 16)
+#define MID(d, k) [FIRST(d) + (k)] = FIT(HAK_WORD_BYTES, (128 << (d)) * (9 + (k)))
 
 hak_atomic_u32 hak_window_blocks[HAK_CLASS_COUNT] = { ALL };
 

@@ -19,7 +19,7 @@ static void records_write(struct hak_slab *slab, struct hak_heap *heap, hak_atom
         record->words = words;
         record->start = hak_slab_start(slab);
         record->reciprocal = class->reciprocal;
-        hak_store_release(&record->owner, heap); /* last: pairs with the owner's load in free() */
+        hak_store_release(&record->owner, hak_slab_owner_mark(heap, slab->class_index)); /* last: pairs with the owner's load in free() */
     }
 }
 
@@ -42,6 +42,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->place = HAK_SLAB_CURRENT;
     slab->cursor = slab->pending = slab->exact = 0;
     slab->last_word = (uint8_t)(class->word_count - 1);
+    slab->page_shift = (uint8_t)hak_slab_page_shift(class);
     slab->next = slab->prev = 0;
     slab->returned = dirty ? 0 : hak_slab_pages(class);
     hak_absent_note((int64_t)hak_word_count(slab->returned) << hak_slab_page_shift(class));
@@ -83,7 +84,7 @@ struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index) {
     return slab;
 }
 
-void hak_slab_release_claimed(struct hak_slab *slab) {
+void hak_slab_release_claimed(struct hak_slab *slab, int64_t *sum) {
     const struct hak_class *class = hak_slab_class(slab);
     size_t granule = hak_slab_granule(slab), number = granule / HAK_CHUNK_GRANULES;
     HAK_ASSERT(hak_row_out(hak_slab_row(slab)) == 0 && slab->next == 0 && slab->prev == 0 && !slab->pending);
@@ -95,7 +96,7 @@ void hak_slab_release_claimed(struct hak_slab *slab) {
     hak_and(&hak_chunk_at(number)->slabs, ~(UINT64_C(1) << granule % HAK_CHUNK_GRANULES));
     for (unsigned i = 0; i < class->granules; i++) hak_store_release(&hak_granule_at(granule + i)->owner, NULL);
     hak_lines_give(number, class->word_count, slab->owner_line, slab->remote_line);
-    if (hak_load_relaxed(&slab->counted_pages)) hak_slab_uncount_claimed(slab);
+    if (hak_load_relaxed(&slab->counted_pages)) hak_slab_uncount_claimed(slab, sum);
     slab->place = HAK_SLAB_NONE;
     uint64_t returned = slab->returned;
     hak_absent_note(-((int64_t)hak_word_count(returned) << hak_slab_page_shift(class)));
@@ -112,7 +113,7 @@ void hak_slab_release_claimed(struct hak_slab *slab) {
 void hak_slab_records_own(struct hak_slab *slab, struct hak_heap *heap) {
     size_t granule = hak_slab_granule(slab);
     for (unsigned i = 0; i < hak_slab_class(slab)->granules; i++)
-        hak_store_release(&hak_granule_at(granule + i)->owner, heap);
+        hak_store_release(&hak_granule_at(granule + i)->owner, hak_slab_owner_mark(heap, slab->class_index));
 }
 
 void hak_slab_give_claimed(struct hak_slab *slab, struct hak_heap *heap) {
@@ -157,31 +158,31 @@ void hak_slab_chunk_empty(size_t number) {
 void hak_slab_pages_used_claimed(struct hak_slab *slab, uint64_t pages) {
     uint64_t touched = slab->returned & pages;
     slab->returned &= ~pages;
-    unsigned shift = hak_slab_page_shift(hak_slab_class(slab));
+    unsigned shift = slab->page_shift;
     hak_absent_note(-((int64_t)hak_word_count(touched) << shift));
     if (!slab->returned_once) return;
     struct hak_chunk *chunk = hak_chunk_at(hak_slab_granule(slab) / HAK_CHUNK_GRANULES);
     hak_purge_note_retouch((uint64_t)hak_word_count(touched) << shift, hak_load_relaxed(&chunk->returned_ms));
 }
 
-void hak_slab_uncount_claimed(struct hak_slab *slab) {
-    hak_free_note(-((int64_t)hak_load_relaxed(&slab->counted_pages) << hak_slab_page_shift(hak_slab_class(slab))), 0);
+void hak_slab_uncount_claimed(struct hak_slab *slab, int64_t *sum) {
+    unsigned shift = slab->page_shift;
+    hak_free_note_in(sum, -((int64_t)hak_load_relaxed(&slab->counted_pages) << shift));
     hak_store_relaxed(&slab->counted_pages, 0);
 }
 
+HAK_NOINLINE struct hak_word_part hak_slab_word_part(uint64_t word, unsigned most) { return hak_word_lowest(word, most); }
+
 /* The words behind the cursor, then those before it; moves no cursor. */
-uint64_t hak_slab_word_further(struct hak_slab *slab, struct hak_row *row, unsigned *index) {
-    unsigned last = slab->last_word, i = *index;
+int hak_slab_word_further(const struct hak_slab *slab, const struct hak_row *row, unsigned index) {
+    unsigned last = slab->last_word, i = index;
     for (unsigned tried = 0; tried < last; tried++) {
         i = i == last ? 0 : i + 1;
         uint64_t word = hak_load_relaxed(&row->word[i]);
         if (i == last) word &= hak_class_valid(hak_slab_class(slab), i);
-        if (word) {
-            *index = i;
-            return word;
-        }
+        if (word) return (int)i;
     }
-    return 0;
+    return -1;
 }
 
 uint32_t hak_slab_collect(struct hak_slab *slab) {
@@ -236,7 +237,7 @@ static size_t pages_return(struct hak_slab *slab, uint64_t pages) {
     struct hak_range ranges[32];
     size_t count = 0;
     uint64_t done = 0;
-    unsigned shift = hak_slab_page_shift(hak_slab_class(slab));
+    unsigned shift = slab->page_shift;
     for (uint64_t left = pages; left && count < 32;) {
         unsigned first = hak_word_first(left);
         uint64_t gap = ~(left >> first);
@@ -256,28 +257,28 @@ static size_t pages_return(struct hak_slab *slab, uint64_t pages) {
     return (size_t)hak_word_count(done) << shift;
 }
 
-static void pages_count(struct hak_slab *slab, unsigned count) {
+static void pages_count(struct hak_slab *slab, unsigned count, int64_t *sum) {
     unsigned before = hak_load_relaxed(&slab->counted_pages);
     if (count == before) return;
-    hak_free_note(((int64_t)count - before) * (1 << hak_slab_page_shift(hak_slab_class(slab))), 0);
+    hak_free_note_in(sum, ((int64_t)count - before) * (1 << slab->page_shift));
     hak_store_relaxed(&slab->counted_pages, (uint16_t)count);
 }
 
-size_t hak_slab_account_claimed(struct hak_slab *slab, uint64_t free_pages) {
+size_t hak_slab_account_claimed(struct hak_slab *slab, uint64_t free_pages, int64_t *sum) {
     uint64_t pages = free_pages & hak_slab_pages(hak_slab_class(slab)) & ~slab->returned;
-    pages_count(slab, hak_word_count(pages));
+    pages_count(slab, hak_word_count(pages), sum);
     if (!pages || !hak_purge_over(0)) return 0;
     size_t bytes = pages_return(slab, pages);
-    pages_count(slab, hak_word_count(pages & ~slab->returned));
+    pages_count(slab, hak_word_count(pages & ~slab->returned), sum);
     return bytes;
 }
 
-void hak_slab_estimate_claimed(struct hak_slab *slab) {
+void hak_slab_estimate_claimed(struct hak_slab *slab, int64_t *sum) {
     const struct hak_class *class = hak_slab_class(slab);
     size_t free_bytes = (size_t)(class->capacity - hak_row_out(hak_slab_row(slab))) * class->block_bytes;
     unsigned count = (unsigned)(free_bytes >> hak_slab_page_shift(class));
     unsigned most = hak_word_count(hak_slab_pages(class) & ~slab->returned);
-    pages_count(slab, count < most ? count : most);
+    pages_count(slab, count < most ? count : most, sum);
 }
 
 size_t hak_slab_sweep_claimed(struct hak_slab *slab, bool all) {
@@ -285,7 +286,7 @@ size_t hak_slab_sweep_claimed(struct hak_slab *slab, bool all) {
     uint64_t wanted = all ? pages : pages & slab->cold;
     size_t bytes = wanted ? pages_return(slab, wanted) : 0;
     slab->cold = pages & ~slab->returned;
-    pages_count(slab, hak_word_count(slab->cold));
+    pages_count(slab, hak_word_count(slab->cold), NULL);
     return bytes;
 }
 

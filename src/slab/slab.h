@@ -63,6 +63,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
     uint8_t exact;                        /* 1: armed for the very last held block once since the last take */
     uint16_t owner_line, remote_line;     /* where its rows are among the chunk's lines */
     uint8_t returned_once;                /* under claim: pages of it went back since it was cut */
+    uint8_t page_shift;                   /* hak_slab_page_shift() of its class */
     _Atomic(uint16_t) counted_pages;      /* written under claim: counted in hak_purge.free_bytes */
 };
 HAK_STATIC(sizeof(struct hak_slab) == HAK_LINE);
@@ -101,6 +102,12 @@ HAK_INLINE char *hak_slab_start(const struct hak_slab *slab) { return hak_granul
 HAK_INLINE const struct hak_class *hak_slab_class(const struct hak_slab *slab) {
     return &hak_classes[slab->class_index];
 }
+/* What the records of a heap's slab name as owner. Blocks above 1 KiB name it with a mark, so that the fast free leaves
+ * and the slow one may put the block back into the bin (heap/middle.c). */
+HAK_INLINE struct hak_heap *hak_slab_owner_mark(struct hak_heap *heap, unsigned class_index) {
+    return (struct hak_heap *)((uintptr_t)heap | (class_index > HAK_SMALL_CLASS_MAX));
+}
+
 /* The slab that a granule record with these words belongs to. */
 HAK_INLINE struct hak_slab *hak_slab_of(const struct hak_granule *record) { return hak_row_of(record->words)->slab; }
 /* Third threads: whether a slab is live now; certain only while its claim is held. */
@@ -143,8 +150,8 @@ HAK_INLINE void hak_slab_unclaim(struct hak_slab *slab) { hak_store_release(&sla
 struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index);
 
 /* Ends a slab, all of whose blocks are free and which is in no list. The caller holds the
- * claim, which is given up. */
-void hak_slab_release_claimed(struct hak_slab *slab);
+ * claim, which is given up. `sum`, here and below: of the caller's heap, for hak_free_note_in(). */
+void hak_slab_release_claimed(struct hak_slab *slab, int64_t *sum);
 
 /* A dead heap's slab changes hands. The caller owns both heaps and holds the claim. */
 void hak_slab_give_claimed(struct hak_slab *slab, struct hak_heap *heap);
@@ -154,10 +161,12 @@ void hak_slab_records_own(struct hak_slab *slab, struct hak_heap *heap);
 /* Takes up to a window of free blocks of one word: the taken bits and, in *index, their word; 0 when all words
  * are empty. The caller holds the claim. The row is armed for an event when all that the program now holds
  * has been freed. */
-HAK_INLINE uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, unsigned *index, uint32_t *count);
-uint64_t hak_slab_word_further(struct hak_slab *slab, struct hak_row *row, unsigned *index);
+HAK_INLINE uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, unsigned *index, uint32_t *count,
+                                         int64_t *sum);
+struct hak_word_part hak_slab_word_part(uint64_t word, unsigned most); /* hak_word_lowest(), out of the visit's way */
+int hak_slab_word_further(const struct hak_slab *slab, const struct hak_row *row, unsigned index); /* -1: none */
 void hak_slab_pages_used_claimed(struct hak_slab *slab, uint64_t pages); /* they are resident again */
-void hak_slab_uncount_claimed(struct hak_slab *slab);                    /* its free pages are in use again */
+void hak_slab_uncount_claimed(struct hak_slab *slab, int64_t *sum); /* its free pages are in use again */
 
 /* Takes in what strangers gave back; returns how many blocks. A block that is free already ends the program. */
 uint32_t hak_slab_collect(struct hak_slab *slab);
@@ -169,10 +178,10 @@ uint64_t hak_slab_free_pages_claimed(const struct hak_slab *slab);
 
 /* Counts the slab's free pages (as above; ~0 if all are) for the bound and returns them when it is broken.
  * Gives the bytes returned. */
-size_t hak_slab_account_claimed(struct hak_slab *slab, uint64_t free_pages);
+size_t hak_slab_account_claimed(struct hak_slab *slab, uint64_t free_pages, int64_t *sum);
 
 /* Counts them by what is free, without looking which: at most a little too many. */
-void hak_slab_estimate_claimed(struct hak_slab *slab);
+void hak_slab_estimate_claimed(struct hak_slab *slab, int64_t *sum);
 
 /* One step of the sweep: returns the free pages that were free at the last step already, or all. */
 size_t hak_slab_sweep_claimed(struct hak_slab *slab, bool all);
@@ -185,7 +194,17 @@ HAK_INLINE bool hak_slab_mailed(struct hak_slab *slab) {
 /* Misuse that a slab finds (front/misuse.c has the words). */
 extern __attribute__((noreturn)) void (*hak_slab_misuse)(const char *function, const void *block);
 
-HAK_INLINE uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, unsigned *index, uint32_t *count) {
+/* The blocks from `first` to `last` are being handed out. */
+HAK_INLINE void hak_slab_touch_claimed(struct hak_slab *slab, const struct hak_row *row, unsigned first, unsigned last) {
+    size_t start = (size_t)first * row->block_bytes, end = ((size_t)last + 1) * row->block_bytes - 1;
+    unsigned page = (unsigned)(start >> slab->page_shift), page_last = (unsigned)(end >> slab->page_shift);
+    uint64_t pages = hak_word_mask(page, page_last - page + 1);
+    slab->cold &= ~pages;
+    if (HAK_UNLIKELY(slab->returned & pages)) hak_slab_pages_used_claimed(slab, pages);
+}
+
+HAK_INLINE uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, unsigned *index, uint32_t *count,
+                                         int64_t *sum) {
     unsigned i = slab->cursor;
     uint64_t all = hak_load_relaxed(&row->word[i]), word = all;
     if (all == 0 && i < slab->last_word) {
@@ -196,27 +215,25 @@ HAK_INLINE uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row 
     }
     if (i == slab->last_word) word &= hak_class_valid(hak_slab_class(slab), i);
     if (HAK_UNLIKELY(word == 0)) {
-        word = hak_slab_word_further(slab, row, &i);
-        if (word == 0) return 0;
+        int further = hak_slab_word_further(slab, row, i);
+        if (further < 0) return 0;
+        i = (unsigned)further;
         slab->cursor = (uint8_t)i;
-        all = hak_load_relaxed(&row->word[i]);
+        all = word = hak_load_relaxed(&row->word[i]);
+        if (i == slab->last_word) word &= hak_class_valid(hak_slab_class(slab), i);
     }
     uint32_t window = hak_load_relaxed(&hak_window_blocks[row->class_index]), taken_count = window;
     unsigned first = hak_word_first(word);
     uint64_t wanted = ~UINT64_C(0) >> (64 - window) << first, taken = wanted;
-    if ((word & wanted) != wanted || first + window > 64) taken = hak_word_lowest(word, window, &taken_count);
+    if ((word & wanted) != wanted || first + window > 64) {
+        struct hak_word_part part = hak_slab_word_part(word, window);
+        taken = part.bits;
+        taken_count = (uint32_t)part.count;
+    }
     /* cleared before the bin shows them: a thread that vanishes between loses blocks, never doubles them */
     hak_store_release(&row->word[i], all & ~taken);
-    if (HAK_UNLIKELY(hak_load_relaxed(&slab->counted_pages))) hak_slab_uncount_claimed(slab);
-    if (HAK_UNLIKELY(slab->returned | slab->cold)) {
-        size_t start = ((size_t)i * 64 + first) * row->block_bytes;
-        size_t end = ((size_t)i * 64 + hak_word_last(taken) + 1) * row->block_bytes - 1;
-        unsigned shift = hak_slab_page_shift(hak_slab_class(slab));
-        unsigned page = (unsigned)(start >> shift), last = (unsigned)(end >> shift);
-        uint64_t pages = hak_word_mask(page, last - page + 1);
-        slab->cold &= ~pages;
-        if (HAK_UNLIKELY(slab->returned & pages)) hak_slab_pages_used_claimed(slab, pages);
-    }
+    if (HAK_UNLIKELY(hak_load_relaxed(&slab->counted_pages))) hak_slab_uncount_claimed(slab, sum);
+    if (HAK_UNLIKELY(slab->returned | slab->cold)) hak_slab_touch_claimed(slab, row, i * 64 + first, i * 64 + hak_word_last(taken));
     uint32_t held = hak_row_out(row);
     slab->exact = 0;
     hak_row_arm(row, held + taken_count, held > window ? held : window);

@@ -108,7 +108,7 @@ static void windows_stay_within_their_bounds(void **state) {
             if (blocks < 64) assert_true((blocks + 1) * bytes > word_bytes[i]);
         }
     }
-    hak_window_set(8192);
+    hak_window_set(HAK_WORD_BYTES);
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) /* the table is the default's */
         assert_int_equal(hak_load_relaxed(&hak_window_blocks[c]), before[c]);
 }

@@ -203,7 +203,7 @@ static void lists_keep_every_slab_that_was_pushed(void **state) {
         if (listed[i]) hak_list_remove(heap, slabs[i]);
         hak_row_arm(hak_slab_row(slabs[i]), 0, 0);
         assert_true(hak_slab_claim(slabs[i]));
-        hak_slab_release_claimed(slabs[i]);
+        hak_slab_release_claimed(slabs[i], NULL);
     }
     heap_end(heap);
     AUDIT();

@@ -57,6 +57,11 @@ static inline void block_give(struct hak_heap *heap, void *block) {
         hak_stranger_free(heap, slab, index);
         return;
     }
+    if (slab->class_index > HAK_SMALL_CLASS_MAX) {
+        hak_middle_free(heap, hak_granule_at(hak_granule_of(block)), block, "free");
+        hak_middle_flush(heap); /* what is kept is test/unit/middle.c's */
+        return;
+    }
     struct hak_row *row = hak_slab_row(slab);
     hak_store_release(&row->word[index / 64], hak_load_relaxed(&row->word[index / 64]) | UINT64_C(1) << index % 64);
     if (--row->countdown == 0) hak_event(heap, slab);
@@ -88,6 +93,14 @@ static inline uint64_t live_slabs(unsigned c) {
     struct hak_census census;
     hak_census_take(&census);
     return census.slabs[c];
+}
+
+/* hak_purge.free_bytes, and what heaps have not added to it yet. */
+static inline void free_sum_add(struct hak_heap *heap, void *sum) { *(int64_t *)sum += heap->free_sum; }
+static inline int64_t free_now(void) {
+    int64_t sum = hak_load_relaxed(&hak_purge.free_bytes);
+    hak_heap_each(free_sum_add, &sum);
+    return sum;
 }
 
 #define AUDIT()                                                   \

@@ -181,9 +181,9 @@ static void getting_writes_like_snprintf(void **state) {
     char bytes[16] = "xxxxxxxxxxxxxxx";
     assert_int_equal(hak_option_get("PURGE_DELAY_MS", bytes, sizeof(bytes)), 3);
     assert_string_equal(bytes, "800");
-    assert_int_equal(hak_option_get("hakmem_word_bytes", bytes, 3), 4);
-    assert_string_equal(bytes, "81");
-    assert_int_equal(hak_option_get("word_bytes", NULL, 0), 4);
+    assert_int_equal(hak_option_get("hakmem_word_bytes", bytes, 3), 5);
+    assert_string_equal(bytes, "16");
+    assert_int_equal(hak_option_get("word_bytes", NULL, 0), 5);
     assert_int_equal(hak_option_get("nonsense", bytes, sizeof(bytes)), 0);
     assert_int_equal(hak_option_get(NULL, bytes, sizeof(bytes)), 0);
     LOAD("HAKMEM_REPORT=/tmp/x");

@@ -46,7 +46,7 @@ static unsigned slab_drain(struct hak_slab *slab) {
     unsigned index, taken = 0;
     uint32_t count;
     assert_true(hak_slab_claim(slab));
-    while (hak_slab_take_claimed(slab, row, &index, &count)) taken += count;
+    while (hak_slab_take_claimed(slab, row, &index, &count, NULL)) taken += count;
     hak_slab_unclaim(slab);
     return taken;
 }
@@ -70,7 +70,7 @@ static void slab_end(struct hak_slab *slab) {
     for (unsigned i = 0; i < hak_slab_class(slab)->word_count; i++) hak_or(&row->word[i], hak_class_valid(hak_slab_class(slab), i));
     hak_row_arm(row, 0, 0);
     assert_true(hak_slab_claim(slab));
-    hak_slab_release_claimed(slab);
+    hak_slab_release_claimed(slab, NULL);
 }
 
 static void a_new_slab_is_all_free_and_known_to_every_granule(void **state) {
@@ -91,7 +91,7 @@ static void a_new_slab_is_all_free_and_known_to_every_granule(void **state) {
         hak_slab_check(slab);
         for (unsigned i = 0; i < class->granules; i++) {
             struct hak_granule *record = hak_granule_at(granule + i);
-            assert_ptr_equal(hak_load_relaxed(&record->owner), &heap);
+            assert_ptr_equal(hak_load_relaxed(&record->owner), hak_slab_owner_mark(&heap, slab->class_index));
             assert_ptr_equal(record->words, row->word);
             assert_ptr_equal(record->start, hak_slab_start(slab));
             assert_true(record->reciprocal == class->reciprocal);
@@ -115,7 +115,7 @@ static void every_block_is_taken_once_by_windows(void **state) {
         unsigned total = 0, index;
         uint32_t count;
         assert_true(hak_slab_claim(slab));
-        while ((word = hak_slab_take_claimed(slab, row, &index, &count)) != 0) {
+        while ((word = hak_slab_take_claimed(slab, row, &index, &count, NULL)) != 0) {
             assert_true(index < class->word_count && !(seen[index] & word));
             assert_true((word & ~hak_class_valid(class, index)) == 0); /* never the surplus */
             assert_int_equal(count, hak_word_count(word));
@@ -146,7 +146,7 @@ static void free_and_out_are_the_capacity_whatever_happens(void **state) {
             uint32_t count;
             if (what == 0) {
                 assert_true(hak_slab_claim(slab));
-                uint64_t word = hak_slab_take_claimed(slab, row, &index, &count);
+                uint64_t word = hak_slab_take_claimed(slab, row, &index, &count, NULL);
                 hak_slab_unclaim(slab);
                 for (; word; word &= word - 1) held[held_count++] = index * 64 + hak_word_first(word);
             } else if (what < 3 && held_count) {
@@ -218,7 +218,7 @@ static void a_slab_changes_hands_in_every_granule(void **state) {
     hak_slab_give_claimed(slab, &other_heap);
     assert_ptr_equal(atomic_load(&slab->owner), &other_heap);
     for (unsigned i = 0; i < hak_slab_class(slab)->granules; i++)
-        assert_ptr_equal(hak_load_relaxed(&hak_granule_at(hak_slab_granule(slab) + i)->owner), &other_heap);
+        assert_ptr_equal(hak_load_relaxed(&hak_granule_at(hak_slab_granule(slab) + i)->owner), hak_slab_owner_mark(&other_heap, slab->class_index));
     slab_end(slab);
 }
 
@@ -319,7 +319,7 @@ static void a_sweep_returns_what_was_free_at_the_last_one_too(void **state) {
     uint32_t count = 0;
     assert_true(hak_slab_claim(slab));
     slab->cursor = 0;
-    uint64_t word = hak_slab_take_claimed(slab, hak_slab_row(slab), &index, &count); /* warm again */
+    uint64_t word = hak_slab_take_claimed(slab, hak_slab_row(slab), &index, &count, NULL); /* warm again */
     size_t bytes = hak_slab_sweep_claimed(slab, false);
     hak_slab_unclaim(slab);
     assert_true(word != 0 && count < all / 2);
@@ -359,11 +359,11 @@ static void free_pages_are_counted_until_blocks_are_taken(void **state) {
     int64_t before = hak_load_relaxed(&hak_purge.free_bytes);
     hak_options.free_max_mb = 1000; /* under its bound: counted, kept */
     assert_true(hak_slab_claim(slab));
-    assert_int_equal(hak_slab_account_claimed(slab, ~UINT64_C(0)), 0);
+    assert_int_equal(hak_slab_account_claimed(slab, ~UINT64_C(0), NULL), 0);
     assert_int_equal(hak_load_relaxed(&hak_purge.free_bytes) - before, (int64_t)hak_word_count(hak_slab_pages(class)) << shift);
     unsigned index;
     uint32_t count;
-    assert_true(hak_slab_take_claimed(slab, hak_slab_row(slab), &index, &count) != 0);
+    assert_true(hak_slab_take_claimed(slab, hak_slab_row(slab), &index, &count, NULL) != 0);
     assert_int_equal(hak_load_relaxed(&hak_purge.free_bytes), before);
     hak_slab_unclaim(slab);
     hak_options.free_max_mb = bound;

@@ -29,10 +29,10 @@ static void a_collection_leaves_nothing_free_resident(void **state) {
     struct hak_heap *heap = heap_make();
     take_all(heap, 3);
     for (unsigned i = 0; i < BLOCKS; i++) block_give(heap, blocks[i]);
-    uint64_t free_bytes = (uint64_t)hak_load_relaxed(&hak_purge.free_bytes);
+    uint64_t free_bytes = (uint64_t)free_now();
     assert_true(free_bytes > 1 << 20);
     assert_true(hak_heap_collect(heap) >= free_bytes);
-    assert_int_equal(hak_load_relaxed(&hak_purge.free_bytes), 0);
+    assert_int_equal(free_now(), 0);
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) assert_int_equal(live_slabs(c), 0);
     heap_end(heap);
     hak_options.free_max_mb = 6;
@@ -48,7 +48,7 @@ static void a_collection_returns_pages_between_live_blocks_and_keeps_these(void 
         if (i % 50) block_give(heap, blocks[i]);
     hak_heap_collect(heap);
     AUDIT();
-    assert_int_equal(hak_load_relaxed(&hak_purge.free_bytes), 0);
+    assert_int_equal(free_now(), 0);
     for (unsigned i = 0; i < BLOCKS; i += 50) {
         const char *block = blocks[i];
         for (size_t k = 0; k < hak_slab_class(slab_of(block))->block_bytes; k++) REQUIRE(block[k] == 1);
@@ -78,7 +78,7 @@ static void a_sweep_returns_other_heaps_pages(void **state) {
     take_all(other, 11);
     for (unsigned i = 0; i < BLOCKS; i += 2) block_give(other, blocks[i]);
     hak_sweep_all(true);
-    assert_int_equal(hak_load_relaxed(&hak_purge.free_bytes), 0);
+    assert_int_equal(free_now(), 0);
     AUDIT();
     for (unsigned i = 1; i < BLOCKS; i += 2) {
         assert_int_equal(*(char *)blocks[i], 1);
@@ -97,13 +97,13 @@ static void visits_return_what_stays_free(void **state) {
     struct hak_heap *heap = heap_make();
     take_all(heap, 13);
     for (unsigned i = 0; i < BLOCKS; i++) block_give(heap, blocks[i]);
-    assert_true(hak_load_relaxed(&hak_purge.free_bytes) > 1 << 20);
-    for (unsigned i = 0; i < 200 && hak_load_relaxed(&hak_purge.free_bytes) > 0; i++) { /* two delays, if nobody disturbs */
+    assert_true(free_now() > 1 << 20);
+    for (unsigned i = 0; i < 200 && free_now() > 0; i++) { /* two delays, if nobody disturbs */
         usleep(10000);
         heap->tick = 0;
         hak_visit_chores(heap);
     }
-    assert_int_equal(hak_load_relaxed(&hak_purge.free_bytes), 0);
+    assert_int_equal(free_now(), 0);
     hak_options.purge_delay_ms = 800;
     hak_options.free_max_mb = 6;
     heap_end(heap);
@@ -118,7 +118,7 @@ static void excess_is_taken_from_slabs_too(void **state) {
     for (unsigned i = 0; i < BLOCKS; i++) *(char *)(blocks[i] = block_take(heap, HAK_SMALL_CLASS_MAX)) = 1;
     for (unsigned i = 0; i < BLOCKS; i++)
         if (i % 8) block_give(heap, blocks[i]);
-    int64_t before = hak_load_relaxed(&hak_purge.free_bytes);
+    int64_t before = free_now();
     assert_true(before > 1 << 20);
     hak_options.free_max_mb = 0;
     for (unsigned i = 0; i < 100 && hak_purge_over(0); i++) hak_sweep_excess();

@@ -1,0 +1,98 @@
+/* middle.c - blocks above 1 KiB that their owner frees: the last few of each class are kept, still warm.
+ *
+ * Bits in address order say nothing about what was touched last, and a cold block of some KiB costs more than the
+ * whole allocation. So the last blocks freed are handed out first. What is kept is counted as free memory and
+ * falls under its bound (memory/purge.h): when that is broken, by whomever, the next free gives all back; so does
+ * every round of the sweep. The visits that small classes make for the library's sake are made here.
+ *
+ * Threads:   the owner.
+ * Invariant: a kept block is clear in its slab's row and counted in its `out`, like a block in the bin; so its
+ *            pages are not returned.
+ * Measured:  random mixed 1-32 KiB, docs/experiments.md.
+ * Rejected:  remembering the addresses of blocks that are free in their row, and taking them by the claim: three
+ *            times the instructions. Putting freed blocks into the bin: as many, and only for one word of one slab.
+ */
+#include "heap/heap.h"
+
+#include "memory/purge.h"
+
+bool hak_middle_has(struct hak_heap *heap, unsigned class_index, const void *block) {
+    if (class_index <= HAK_SMALL_CLASS_MAX) return false;
+    const struct hak_middle *middle = hak_middle_of(heap, class_index);
+    for (uint32_t i = 0; i < HAK_MIDDLE_BLOCKS; i++)
+        if (middle->block[i] == block) return true;
+    return false;
+}
+
+void hak_middle_collect(struct hak_heap *heap, struct hak_slab *slab) {
+    if (slab->class_index <= HAK_SMALL_CLASS_MAX) return;
+    const struct hak_middle *middle = hak_middle_of(heap, slab->class_index);
+    for (uint32_t i = 0; i < middle->count; i++) {
+        char *block = middle->block[i];
+        if (hak_slab_of(hak_granule_at(hak_granule_of(block))) != slab) continue;
+        size_t index = (size_t)(block - hak_slab_start(slab)) / middle->block_bytes;
+        if (HAK_UNLIKELY(hak_load_relaxed(&hak_slab_remote(slab)[index / 64]) >> index % 64 & 1))
+            hak_slab_misuse("free", block);
+    }
+}
+
+static void row_free(struct hak_heap *heap, struct hak_row *row, unsigned index) {
+    hak_atomic_u64 *word = &row->word[index / 64];
+    hak_store_release(word, hak_load_relaxed(word) | UINT64_C(1) << index % 64); /* as in front/fast.h */
+    if (HAK_UNLIKELY(--row->countdown == 0)) {
+        hak_fork_check(heap);
+        hak_event(heap, row->slab);
+    }
+}
+
+void hak_middle_flush(struct hak_heap *heap) {
+    for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++) {
+        struct hak_middle *middle = &heap->middle[i];
+        while (middle->count > 0) {
+            uint32_t count = middle->count - 1;
+            char *block = middle->block[count];
+            __atomic_store_n(&middle->count, count, __ATOMIC_RELEASE);
+            middle->block[count] = NULL;
+            hak_free_note_in(&heap->free_sum, -(int64_t)middle->block_bytes);
+            const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
+            struct hak_row *row = hak_row_of(record->words);
+            row_free(heap, row, (unsigned)((size_t)(block - row->start) / row->block_bytes));
+        }
+    }
+}
+
+/* Every so many bytes of frees, as if it were a visit. */
+static HAK_NOINLINE void chores(struct hak_heap *heap) {
+    hak_free_flush(&heap->free_sum);
+    if (hak_purge_over(0)) hak_middle_flush(heap);
+    hak_visit_chores(heap);
+}
+
+static HAK_NOINLINE void free_to_row(struct hak_heap *heap, struct hak_row *row, unsigned index) {
+    row_free(heap, row, index);
+    if ((heap->clock_in -= (int32_t)row->block_bytes) <= 0) chores(heap);
+}
+
+void hak_middle_free(struct hak_heap *heap, const struct hak_granule *record, char *block, const char *function) {
+    struct hak_row *row = hak_row_of(record->words);
+    unsigned __int128 product = (unsigned __int128)(uint64_t)(block - row->start) * record->reciprocal;
+    uint64_t index = (uint64_t)(product >> 64);
+    uint32_t bytes = row->block_bytes;
+    struct hak_middle *middle = hak_middle_of(heap, row->class_index);
+    uint64_t count = middle->count;
+    /* all of them, without a branch: how many there are is anybody's guess */
+    bool is_kept = middle->block[0] == block;
+#pragma GCC unroll 8
+    for (unsigned i = 1; i < HAK_MIDDLE_BLOCKS; i++) is_kept |= middle->block[i] == block;
+    bool is_free = hak_load_relaxed(&row->word[index / 64]) >> index % 64 & 1;
+    if (HAK_UNLIKELY((uint64_t)product >= record->reciprocal || is_free | is_kept)) hak_slab_misuse(function, block);
+    if (HAK_UNLIKELY(count == HAK_MIDDLE_BLOCKS)) {
+        free_to_row(heap, row, (unsigned)index);
+        return;
+    }
+    middle->block_bytes = bytes;
+    middle->block[count] = block;
+    __atomic_store_n(&middle->count, (uint32_t)count + 1, __ATOMIC_RELEASE); /* a forked child finds a block for each */
+    heap->free_sum += bytes;
+    if (HAK_UNLIKELY((heap->clock_in -= (int32_t)bytes) <= 0)) chores(heap);
+}

@@ -1,0 +1,109 @@
+/* middle.c - blocks above 1 KiB that their owner frees are kept, the last first, and given back in time. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "unit/heap_room.h"
+
+#include "rules/options.h"
+
+static void middle_give(struct hak_heap *heap, void *block) {
+    hak_middle_free(heap, hak_granule_at(hak_granule_of(block)), block, "free");
+}
+
+static void the_block_freed_last_is_handed_out_first(void **state) {
+    (void)state;
+    for (unsigned c = HAK_SMALL_CLASS_MAX + 1; c < HAK_CLASS_COUNT; c++) {
+        struct hak_heap *heap = heap_make();
+        void *held[HAK_MIDDLE_BLOCKS];
+        for (unsigned i = 0; i < HAK_MIDDLE_BLOCKS; i++) held[i] = block_take(heap, c);
+        assert_null(hak_middle_take(heap, c));
+        for (unsigned i = 0; i < HAK_MIDDLE_BLOCKS; i++) middle_give(heap, held[i]);
+        assert_int_equal(live_blocks(c), 0);
+        for (unsigned i = HAK_MIDDLE_BLOCKS; i-- > 0;) assert_ptr_equal(hak_middle_take(heap, c), held[i]);
+        assert_null(hak_middle_take(heap, c));
+        assert_int_equal(live_blocks(c), HAK_MIDDLE_BLOCKS);
+        for (unsigned i = 0; i < HAK_MIDDLE_BLOCKS; i++) block_give(heap, held[i]);
+        heap_end(heap);
+        AUDIT();
+    }
+}
+
+static void more_than_it_keeps_goes_to_the_slab(void **state) {
+    (void)state;
+    unsigned c = HAK_SMALL_CLASS_MAX + 20;
+    struct hak_heap *heap = heap_make();
+    void *held[3 * HAK_MIDDLE_BLOCKS];
+    for (unsigned i = 0; i < 3 * HAK_MIDDLE_BLOCKS; i++) held[i] = block_take(heap, c);
+    for (unsigned i = 0; i < 3 * HAK_MIDDLE_BLOCKS; i++) {
+        middle_give(heap, held[i]);
+        struct hak_row *row = hak_slab_row(slab_of(held[i]));
+        unsigned index = block_index(held[i]);
+        bool is_free = hak_load_relaxed(&row->word[index / 64]) >> index % 64 & 1;
+        assert_int_equal(is_free, i >= HAK_MIDDLE_BLOCKS);
+        assert_int_equal(hak_middle_has(heap, c, held[i]), !is_free);
+        hak_slab_check(slab_of(held[i]));
+    }
+    assert_int_equal(live_blocks(c), 0);
+    heap_end(heap);
+    assert_int_equal(live_slabs(c), 0);
+    AUDIT();
+}
+
+static void what_is_kept_counts_as_free_memory(void **state) {
+    (void)state;
+    unsigned c = HAK_CLASS_COUNT - 1;
+    struct hak_heap *heap = heap_make();
+    void *one = block_take(heap, c), *two = block_take(heap, c);
+    int64_t before = free_now();
+    middle_give(heap, one);
+    assert_int_equal(free_now() - before, hak_classes[c].block_bytes);
+    AUDIT();
+    assert_ptr_equal(hak_middle_take(heap, c), one);
+    assert_int_equal(free_now(), before);
+    block_give(heap, one);
+    block_give(heap, two);
+    heap_end(heap);
+    AUDIT();
+}
+
+static void all_is_given_back_when_free_memory_breaks_its_bound(void **state) {
+    (void)state;
+    unsigned c = HAK_CLASS_COUNT - 1;
+    struct hak_heap *heap = heap_make();
+    void *held[64];
+    for (unsigned i = 0; i < 64; i++) *(char *)(held[i] = block_take(heap, c)) = 1;
+    hak_options.free_max_mb = 0;
+    hak_options.free_share = 1024;
+    for (unsigned i = 0; i < 64; i++) middle_give(heap, held[i]);
+    void *last = block_take(heap, c);
+    heap->clock_in = 1; /* the next free looks */
+    middle_give(heap, last);
+    assert_int_equal(hak_middle_of(heap, c)->count, 0);
+    hak_options.free_max_mb = 6;
+    hak_options.free_share = 8;
+    heap_end(heap);
+    AUDIT();
+}
+
+static void an_end_gives_all_back(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    for (unsigned c = HAK_SMALL_CLASS_MAX + 1; c < HAK_CLASS_COUNT; c++) middle_give(heap, block_take(heap, c));
+    heap_end(heap);
+    for (unsigned c = HAK_SMALL_CLASS_MAX + 1; c < HAK_CLASS_COUNT; c++) assert_int_equal(live_slabs(c), 0);
+    AUDIT();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_block_freed_last_is_handed_out_first),
+        cmocka_unit_test(more_than_it_keeps_goes_to_the_slab),
+        cmocka_unit_test(what_is_kept_counts_as_free_memory),
+        cmocka_unit_test(all_is_given_back_when_free_memory_breaks_its_bound),
+        cmocka_unit_test(an_end_gives_all_back),
+    };
+    return cmocka_run_group_tests(tests, heap_room_start, NULL);
+}
