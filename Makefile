@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: all product demo test ci conformance figures soak docs install deb clean help
+.PHONY: all product demo test ci conformance bench bench-full figures soak docs install deb clean help
 
 all: product
 
@@ -26,6 +26,15 @@ conformance: product ## glibc's own malloc tests
 	@scripts/setup test
 	@cmake --build --preset release
 	ctest --preset release -L conformance
+
+bench: product ## every quick row against the allocators at hand: minutes, and a page
+	@scripts/setup bench
+	$(BUILD)/hakmem bench --quick --json build/bench.json --html build/bench.html
+
+bench-full: product ## the newest peers built, every row at full length: hours
+	@scripts/setup bench
+	python3 bench/peers.py --build-newest
+	$(BUILD)/hakmem bench --full --json build/bench-full.json --html build/bench-full.html
 
 figures: product ## every figure of docs/figures.md, measured here
 	@scripts/setup demo

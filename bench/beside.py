@@ -16,7 +16,7 @@ WORKLOADS = [
     ("random sizes 1-32 KiB, 1024 slots", "random_mixed", (4000000, 1024, 1024, 32768), (1000000, 1024, 1024, 32768),
      "cpu_ns"),
     ("larson, 4 threads", "larson", (1,), (1,), "wall_ns"),
-    ("2-32 KiB, 2 threads", "mid_large", (2, 1000000), (2, 200000), "wall_ns"),
+    ("2-32 KiB, 2 threads", "mid_large_mt", (2, 1000000), (2, 200000), "wall_ns"),
     ("producer and consumer", "producer_consumer", (1, 3000000), (1, 1000000), "wall_ns"),
     ("buffers of 2 MiB", "vm", (5000,), (1000,), "cpu_ns"),
     ("growth by realloc", "realloc_growth", (20000, 128), (5000, 64), "cpu_ns"),

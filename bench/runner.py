@@ -89,6 +89,7 @@ class Stand:
         self.may_set_overcommit = False
         found = peers.all_peers() if with_peers else [peers.glibc_peer()]
         self.peers = {peer.name: peer for peer in found}
+        self.environments = {peer.path: peer.environment for peer in found}
         self.scratch = tempfile.mkdtemp(prefix="hakmem-bench-")
         atexit.register(self.close)
         self.library = os.path.join(self.scratch, "libhakmem.so") # a copy: a build may go on while we measure
@@ -120,7 +121,8 @@ class Stand:
         """Starts a program under `preload`; finish() has its result. The preload reaches only the program."""
         result = tempfile.NamedTemporaryFile(dir=self.scratch, delete=False).name
         command = [os.path.join(BINARIES, "launch"), result]
-        for name, value in {**(env or {}), **({"LD_PRELOAD": preload} if preload else {})}.items():
+        wanted = self.environments.get(preload, {}) # what the peer itself needs
+        for name, value in {**wanted, **(env or {}), **({"LD_PRELOAD": preload} if preload else {})}.items():
             command += ["-e", f"{name}={value}"]
         process = subprocess.Popen(command + list(launch_flags) + list(argv), env=environment_clean(), cwd=cwd,
                                    stdin=stdin or subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

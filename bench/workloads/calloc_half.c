@@ -26,6 +26,7 @@ int main(int argc, char **argv) {
     work_number("ops", round_count);
     work_number("wall_ns", wall_ns);
     work_number("cpu_ns", cpu_ns);
+    work_check(round_count * bytes);
     work_number("resident_kb", work_resident_kb());
     return work_end();
 }

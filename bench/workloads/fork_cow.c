@@ -28,10 +28,11 @@ int main(int argc, char **argv) {
     pid_t child = fork();
     if (child < 0) work_die(1, "no fork");
     if (!child) {
-        uint64_t dirty = dirty_kb(), faults = work_faults(), wall_ns = work_wall_ns();
+        uint64_t dirty = dirty_kb(), faults = work_faults(), wall_ns = work_wall_ns(), cpu_ns = work_cpu_ns();
         for (uint64_t i = 0; i < count / 2; i++) free(block[i]);
         result[0] = work_faults() - faults;
         result[2] = work_wall_ns() - wall_ns;
+        result[4] = work_cpu_ns() - cpu_ns;
         result[1] = dirty_kb() - dirty;
         for (uint64_t i = count / 2; i < count; i++) work_verify(block[i], bytes, (unsigned char)bytes);
         result[3] = 1;
@@ -44,6 +45,8 @@ int main(int argc, char **argv) {
     work_number("seed", seed);
     work_number("ops", count / 2);
     work_number("wall_ns", result[2]);
+    work_number("cpu_ns", result[4]);
+    work_check(random);
     work_number("child_faults", result[0]);
     work_number("pages_copied", result[1] / 4);
     work_number("resident_kb", work_resident_kb());

@@ -13,6 +13,7 @@ static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static bool is_over;
 static uint64_t thread_bytes, seed;
 struct held { unsigned char *block; uint32_t bytes; };
+static atomic_ulong block_count;
 
 static void *pool_run(void *argument) {
     uint64_t random = seed + (uintptr_t)argument * 7919, count = 0, bytes_held = 0;
@@ -28,7 +29,8 @@ static void *pool_run(void *argument) {
     }
     pthread_barrier_wait(&all_hold);
     for (uint64_t i = 0; i < count; i++) work_free(held[i].block, held[i].bytes, (unsigned char)i);
-    munmap(held, table_bytes);
+    work_table_free(held, table_bytes);
+    atomic_fetch_add(&block_count, count);
     pthread_barrier_wait(&all_free);
     pthread_mutex_lock(&lock);
     while (!is_over) pthread_cond_wait(&wake, &lock);
@@ -62,8 +64,10 @@ int main(int argc, char **argv) {
     for (uint64_t i = 0; i < thread_count; i++) work_join(thread[i]);
     work_begin("idle_pool", argc, argv);
     work_number("seed", seed);
+    work_number("ops", atomic_load(&block_count));
     work_number("wall_ns", wall_ns);
     work_number("cpu_ns", cpu_ns);
+    work_check(atomic_load(&block_count));
     work_number("resident_before_kb", resident_before_kb);
     work_number("resident_full_kb", resident_full_kb);
     work_number("resident_at_once_kb", resident_at_once_kb);

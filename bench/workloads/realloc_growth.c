@@ -60,6 +60,7 @@ int main(int argc, char **argv) {
     work_number("ops", op_count);
     work_number("wall_ns", wall_ns);
     work_number("cpu_ns", cpu_ns);
+    work_check(random + op_count);
     work_number("string_ns", string_ns);
     work_number("vector_ns", vector_ns);
     work_number("resident_kb", work_resident_kb());

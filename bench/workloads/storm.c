@@ -6,10 +6,14 @@
 #include "work.h"
 
 struct storm {
-    uint64_t seed, batch_count, block_count_max, op_count;
+    uint64_t seed, batch_count, block_count_max, op_count, random_end;
     pthread_barrier_t *start;
 };
 struct held { unsigned char *block; uint32_t bytes; };
+
+static void held_free(struct held *one, unsigned char tag) {
+    work_free(one->block, one->bytes, (unsigned char)(tag + one->bytes));
+}
 
 static void *storm_run(void *argument) {
     struct storm *storm = argument;
@@ -22,7 +26,7 @@ static void *storm_run(void *argument) {
         unsigned char tag = (unsigned char)batch;
         for (uint64_t i = 0; i < count; i++) {
             uint32_t bytes = 1 + (uint32_t)work_below(&random, 1000);
-            struct held one = { work_alloc(bytes, tag), bytes };
+            struct held one = { work_alloc(bytes, (unsigned char)(tag + bytes)), bytes };
             if (order == 2) { /* a shuffle as it grows */
                 uint64_t other = work_below(&random, i + 1);
                 held[i] = held[other];
@@ -32,11 +36,12 @@ static void *storm_run(void *argument) {
             }
         }
         if (order == 1)
-            for (uint64_t i = count; i-- > 0;) work_free(held[i].block, held[i].bytes, tag);
+            for (uint64_t i = count; i-- > 0;) held_free(&held[i], tag);
         else
-            for (uint64_t i = 0; i < count; i++) work_free(held[i].block, held[i].bytes, tag);
+            for (uint64_t i = 0; i < count; i++) held_free(&held[i], tag);
         storm->op_count += count;
     }
+    storm->random_end = random;
     return NULL;
 }
 
@@ -51,14 +56,15 @@ int main(int argc, char **argv) {
     struct storm *storm = work_table(thread_count * sizeof *storm);
     pthread_t *thread = work_table(thread_count * sizeof *thread);
     for (uint64_t i = 0; i < thread_count; i++) {
-        storm[i] = (struct storm){ seed + i * 7919, batch_count, block_count_max, 0, &start };
+        storm[i] = (struct storm){ seed + i * 7919, batch_count, block_count_max, 0, 0, &start };
         thread[i] = work_thread(storm_run, &storm[i]);
     }
-    uint64_t wall_ns = work_wall_ns(), cpu_ns = work_cpu_ns(), op_count = 0; /* nobody starts before us */
+    uint64_t wall_ns = work_wall_ns(), cpu_ns = work_cpu_ns(), op_count = 0, digest = 0; /* nobody starts before us */
     pthread_barrier_wait(&start);
     for (uint64_t i = 0; i < thread_count; i++) {
         work_join(thread[i]);
         op_count += storm[i].op_count;
+        digest += storm[i].random_end;
     }
     wall_ns = work_wall_ns() - wall_ns;
     cpu_ns = work_cpu_ns() - cpu_ns;
@@ -67,6 +73,7 @@ int main(int argc, char **argv) {
     work_number("ops", op_count);
     work_number("wall_ns", wall_ns);
     work_number("cpu_ns", cpu_ns);
+    work_check(digest);
     work_number("resident_kb", work_resident_kb());
     return work_end();
 }

@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
             }
         }
         for (uint64_t i = 0; i < brief_count; i++) work_free(brief[i].block, brief[i].bytes, brief[i].tag);
-        munmap(brief, short_max * sizeof *brief);
+        work_table_free(brief, short_max * sizeof *brief);
     }
     wall_ns = work_wall_ns() - wall_ns;
     cpu_ns = work_cpu_ns() - cpu_ns;
@@ -65,6 +65,7 @@ int main(int argc, char **argv) {
     work_number("ops", op_count);
     work_number("wall_ns", wall_ns);
     work_number("cpu_ns", cpu_ns);
+    work_check(random + kept_bytes);
     work_number("idle_cpu_ns", idle_cpu_ns);
     work_number("live_bytes", kept_bytes);
     work_number("table_kb", long_max * sizeof *kept >> 10);

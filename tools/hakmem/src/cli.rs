@@ -3,6 +3,7 @@
 //! Rule: bad input is one line and status 2. clap finds what is wrong; its pages of explanation are cut to
 //!       the line.
 
+use crate::bench;
 use crate::cmd;
 use crate::library;
 use crate::options::{OPTIONS, OptionRow, Value};
@@ -17,7 +18,8 @@ const EXAMPLES: &str = "Examples:
   hakmem run --report -- sqlite3 data.db     and say at its end what became of memory
   hakmem run --purge-delay-ms 100 -- git gc  set an option of the library
   hakmem options purge_delay_ms              what an option does
-  hakmem doctor redis-server                 what would keep the library from working well";
+  hakmem doctor redis-server                 what would keep the library from working well
+  hakmem bench                               compare it with other allocators, on this machine";
 
 const RUN_EXAMPLES: &str = "Examples:
   hakmem run -- git gc
@@ -28,6 +30,16 @@ The exit status is the program's; if it dies of a signal, so does this command.
 125: nothing was started (no library). 126: PROGRAM cannot be executed. 127: there is none.
 The library is $HAKMEM_LIB, or libhakmem.so beside this command, in ../lib of its folder,
 or in the system's library folders.";
+
+const BENCH_EXAMPLES: &str = "Examples:
+  hakmem bench                               the profile quick, all allocators at hand
+  hakmem bench threads larson                a profile and a workload
+  hakmem bench --full --html page.html       every row at length, and a page that shows it
+  hakmem bench --with glibc,new=./libnew.so  against these only
+  hakmem bench seeds --count --syscalls      what an operation costs
+
+The exit status is 0 if it was measured, 1 if HAKMEM itself failed in a row, 2 for wrong arguments,
+125 without a library, 130 after Ctrl-C: what was measured until then is shown and written.";
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -56,6 +68,11 @@ enum Commands {
     Options(cmd::options::Arguments),
     /// Say what on this machine or in a program keeps the library from working well
     Doctor(cmd::doctor::Arguments),
+    /// Compare the library with other allocators: time, memory, what an operation costs
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(bench::Arguments),
+    #[command(name = bench::LAUNCHER_COMMAND, hide = true)]
+    BenchLaunch,
 }
 
 /// Does what the command line says; the exit status is the result.
@@ -70,7 +87,7 @@ pub fn run() -> Result<u8, Failure> {
         Err(error) => return Err(Failure::usage(line_of(&error))),
     };
     let cli = Cli::from_arg_matches(&matches).map_err(|error| Failure::usage(line_of(&error)))?;
-    if !matches!(cli.command, Some(Commands::Run(_))) {
+    if !matches!(cli.command, Some(Commands::Run(_) | Commands::Bench(_))) {
         process::end_on_broken_pipe();
     }
     match cli.command {
@@ -81,6 +98,8 @@ pub fn run() -> Result<u8, Failure> {
         }
         Some(Commands::Options(arguments)) => cmd::options::run(&arguments),
         Some(Commands::Doctor(arguments)) => cmd::doctor::run(&arguments),
+        Some(Commands::Bench(arguments)) => bench::run(&arguments),
+        Some(Commands::BenchLaunch) => bench::serve(),
         None => Err(Failure::usage("no command given; hakmem --help lists them")),
     }
 }
@@ -139,7 +158,8 @@ fn line_of(error: &clap::Error) -> String {
         }
         (ErrorKind::InvalidSubcommand, _, Some(name)) => {
             let command = Cli::command();
-            let names = command.get_subcommands().map(Command::get_name);
+            let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+            let names = shown.map(Command::get_name);
             let near =
                 names.min_by_key(|known| strsim::damerau_levenshtein(known, &name)).unwrap_or("--help");
             format!("there is no command {}; did you mean {near}?", text::quote(&name))

@@ -1,9 +1,10 @@
 //! hakmem - start programs under the HAKMEM allocator, and see what it does for them.
 //!
-//! One room per command (cmd/); what they share stands beside them: the tables (options, stats), the library
+//! One room per command (cmd/), and a house for one (bench/); what they share stands beside them: the tables (options, stats), the library
 //! on this machine (library), programs as files (elf, shared_objects) and as processes (process), the machine
 //! (system), the doctor's rules (check/) and how we speak (text).
 
+mod bench;
 mod check;
 mod cli;
 mod cmd;

@@ -1,0 +1,342 @@
+//! `hakmem bench`: HAKMEM and whatever allocators are at hand, side by side, in one run.
+//!
+//! suite       the rows: what can be measured             places    the programs that do the work
+//! allocators  who takes part; peers: who could          machine   where
+//! stand       rounds, order, time                        launcher  one program, and nothing left of it
+//! judge       is a run a measurement?                    results   the result file
+//! figures     medians, ratios, bests                     statistics, budget
+//! counted     --count, with perf                         syscalls  --syscalls
+//! table       the terminal, with grid and costs          html, compare   the page, and --compare
+//! progress, interrupt                                    while it lasts
+
+mod allocators;
+mod budget;
+mod compare;
+mod costs;
+mod counted;
+mod figures;
+mod grid;
+mod html;
+mod interrupt;
+mod judge;
+mod launcher;
+mod lists;
+mod machine;
+mod peers;
+mod perf;
+mod places;
+mod progress;
+mod results;
+mod save;
+mod stand;
+mod statistics;
+mod suite;
+mod syscalls;
+mod table;
+mod words;
+
+use crate::process;
+use crate::text::{self, Failure, colours_welcome};
+use interrupt::Interrupt;
+use progress::Progress;
+use results::{Results, Row, SCHEMA, Settings, Size};
+use save::Output;
+use stand::{Interrupted, Stand};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use suite::SuiteRow;
+
+pub use launcher::serve;
+/// The hidden command that stands between the bench and the programs it runs.
+pub const LAUNCHER_COMMAND: &str = "bench-launch";
+
+const ROUNDS_MAX: u32 = 30;
+/// A quick run of everything stays within ten minutes: this is what its rows share.
+const QUICK_BUDGET: Duration = Duration::from_secs(500);
+const QUICK_ROW_MAX: Duration = Duration::from_secs(30);
+const FULL_ROW_MAX: Duration = Duration::from_secs(150);
+/// Half-widths of the 95% interval of a ratio that count as steady.
+const STEADY_CPU: f64 = 0.015;
+const STEADY_WALL: f64 = 0.03;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Workloads, rows or profiles [default: the profile quick; with --full, every row]
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    /// Compare with these only: names of --peers, NAME=FILE for any shared object
+    #[arg(long, value_name = "PEER", value_delimiter = ',')]
+    with: Option<Vec<String>>,
+
+    /// Short runs: all rows within ten minutes (the default)
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+
+    /// Long runs
+    #[arg(long)]
+    full: bool,
+
+    /// Measure exactly N rounds of each row, whatever they take
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+
+    /// Kill a run after so many seconds [default: 60; with --full, 300]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    timeout: Option<u64>,
+
+    /// Write everything that was measured to FILE
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Write one self-contained page to FILE
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    /// Say what changed since the run that wrote OLD.json, and whether it is more than noise
+    #[arg(long, value_name = "OLD.json")]
+    compare: Option<PathBuf>,
+
+    /// Measure nothing: show the run that wrote FILE.json
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["names", "with", "quick", "full", "rounds", "json"])]
+    from: Option<PathBuf>,
+
+    /// Count instructions, branches and cache misses per operation too
+    #[arg(long, conflicts_with = "from")]
+    count: bool,
+
+    /// Count system calls too
+    #[arg(long, conflicts_with = "from")]
+    syscalls: bool,
+
+    /// List the rows
+    #[arg(long)]
+    list: bool,
+
+    /// List the allocators, and how to get those that are missing
+    #[arg(long, conflicts_with = "list")]
+    peers: bool,
+}
+
+impl Arguments {
+    fn size(&self) -> Size {
+        if self.full { Size::Full } else { Size::Quick }
+    }
+
+    /// What was asked for; the default as if it had been.
+    fn asked(&self) -> Vec<String> {
+        match (self.names.is_empty(), self.full) {
+            (false, _) => self.names.clone(),
+            (true, false) => vec!["quick".to_owned()],
+            (true, true) => vec![suite::PROFILE_ALL.to_owned()],
+        }
+    }
+
+    /// Time for all rows together.
+    fn budget(&self, row_count: usize) -> Duration {
+        let rows = u32::try_from(row_count).unwrap_or(u32::MAX);
+        let all = self.row_max().saturating_mul(rows);
+        if self.full { all } else { all.min(QUICK_BUDGET) }
+    }
+
+    fn row_max(&self) -> Duration {
+        if self.full { FULL_ROW_MAX } else { QUICK_ROW_MAX }
+    }
+}
+
+/// Status 0: measured; 1: HAKMEM itself failed in a row, or nothing was measured; 2: wrong arguments;
+/// 125: no library; 130: interrupted.
+pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    let all = suite::rows()?;
+    if arguments.list {
+        process::end_on_broken_pipe();
+        let rows = match arguments.names.is_empty() {
+            true => all,
+            false => suite::select(&all, &arguments.names)?,
+        };
+        lists::rows_print(&rows, arguments.size(), arguments.budget(rows.len()));
+        return Ok(0);
+    }
+    if arguments.peers {
+        process::end_on_broken_pipe();
+        lists::peers_print(&peers::known());
+        return Ok(0);
+    }
+    let before = arguments.compare.as_deref().map(save::read).transpose()?;
+    let page = arguments.html.as_deref().map(Output::open).transpose()?;
+    let (results, interrupted) = match &arguments.from {
+        Some(path) => (save::read(path)?, false),
+        None => measure(arguments, &suite::select(&all, &arguments.asked())?)?,
+    };
+    let comparison = before.map(|before| compare::compare(&before, &results));
+    if let Some(page) = page {
+        page.write(&html::page(&results, comparison.as_ref()))?;
+    }
+    process::end_on_broken_pipe();
+    let stdout = io::stdout();
+    let colours = colours_welcome(&stdout);
+    let _ = stdout.lock().write_all(table::text(&results, table::width(), colours).as_bytes());
+    if let Some(comparison) = comparison {
+        let _ = stdout.lock().write_all(format!("\n{}", compare::text(&comparison)).as_bytes());
+    }
+    Ok(if interrupted { interrupt::STATUS } else { status(&results) })
+}
+
+fn status(results: &Results) -> u8 {
+    let failures = figures::failures(results, allocators::HAKMEM);
+    for (row, reason) in &failures {
+        text::line_to_stderr(&format!("hakmem: HAKMEM itself failed in {row}: {reason}"));
+    }
+    let is_measured = results.rows.iter().any(|row| row.cells.iter().any(|cell| cell.figures.is_some()));
+    if !is_measured {
+        text::line_to_stderr("hakmem: nothing was measured");
+    }
+    u8::from(!failures.is_empty() || !is_measured)
+}
+
+/// The results, and whether an interrupt ended it.
+fn measure(arguments: &Arguments, rows: &[SuiteRow]) -> Result<(Results, bool), Failure> {
+    let known = peers::known();
+    let chosen = allocators::choose(&known, arguments.with.as_deref())?;
+    let json = arguments.json.as_deref().map(Output::open).transpose()?;
+    let scratch = save::Scratch::make()?;
+    let extras = Extras::find(arguments, &scratch.path)?;
+    let entries = allocators::prepare(chosen, &scratch.path)?;
+    let strangers = known.into_iter().flat_map(|known| known.preload);
+    let strangers = strangers.chain(entries.iter().flat_map(|entry| entry.preload.clone())).collect();
+    let interrupt = Interrupt::install()?;
+    let budget = arguments.budget(rows.len());
+    let settings = Settings {
+        size: arguments.size(),
+        command: Some(command_line()),
+        asked: arguments.asked(),
+        rounds_max: arguments.rounds.unwrap_or(ROUNDS_MAX),
+        budget_s: budget.as_secs_f64(),
+        steady_cpu: STEADY_CPU,
+        steady_wall: STEADY_WALL,
+        interval: statistics::INTERVAL.to_owned(),
+        count_method: extras.counter.as_ref().map(|counter| counter.method().to_owned()),
+        syscall_method: extras.tracer.as_ref().map(|_| syscalls::METHOD.to_owned()),
+    };
+    let timeout_s = arguments.timeout.unwrap_or(if arguments.full { 300 } else { 60 });
+    let mut results = results_begin(&settings, entries.iter().map(|entry| entry.about.clone()).collect());
+    load_warn(&results);
+    let stand = Stand {
+        entries,
+        strangers,
+        settings,
+        rounds: arguments.rounds,
+        timeout_max: Duration::from_secs(timeout_s),
+        scratch: scratch.path.clone(),
+        interrupt: &interrupt,
+    };
+    let started = Instant::now();
+    let mut progress = Progress::new(rows.len());
+    let Ok(runs) = stand.warm_up(rows, &progress) else {
+        progress.end();
+        return Err(Failure {
+            status: interrupt::STATUS,
+            line: "interrupted; nothing was measured".to_owned(),
+        });
+    };
+    let costs: Vec<Duration> =
+        runs.into_iter().map(|run| budget::round_cost(run, stand.entries.len())).collect();
+    let mut used = Duration::ZERO; // counting is not of the budget
+    for (at, row) in rows.iter().enumerate() {
+        let row_started = Instant::now();
+        let share = budget::share(&costs[at..], budget.saturating_sub(used), arguments.row_max());
+        let measured = stand.row_measure(row, share, &mut progress);
+        used += row_started.elapsed();
+        results.is_interrupted = measured.is_err();
+        let mut measured = measured.unwrap_or_else(|unfinished| *unfinished);
+        if !results.is_interrupted {
+            results.is_interrupted = extras.count(&stand, row, &mut measured, &progress).is_err();
+        }
+        progress.row_end(&measured, row_started.elapsed());
+        if measured.skipped.is_some()
+            || measured.cells.iter().any(|c| c.error.is_some() || !c.runs.is_empty())
+        {
+            results.rows.push(measured);
+        }
+        results.wall_s = started.elapsed().as_secs_f64();
+        results.machine.load_after = machine::load();
+        results.summary = figures::summarize(&results.rows, &results.allocators);
+        if let Some(json) = &json {
+            json.write(&save::text(&results))?;
+        }
+        if results.is_interrupted {
+            break;
+        }
+    }
+    progress.end();
+    let interrupted = results.is_interrupted;
+    if interrupted {
+        let rows = text::counted(results.rows.len() as u64, "row", "rows");
+        text::line_to_stderr(&format!("hakmem: interrupted; what follows is of {rows}"));
+    }
+    Ok((results, interrupted))
+}
+
+/// What to type to have this again.
+fn command_line() -> String {
+    let arguments = std::env::args_os().skip(1).map(|argument| text::quote(&argument));
+    [vec!["hakmem".to_owned()], arguments.collect()].concat().join(" ")
+}
+
+/// What is counted beside the measuring, where it was asked for.
+struct Extras {
+    counter: Option<counted::Counter>,
+    tracer: Option<syscalls::Tracer>,
+}
+
+impl Extras {
+    fn find(arguments: &Arguments, scratch: &Path) -> Result<Extras, Failure> {
+        Ok(Extras {
+            counter: arguments.count.then(|| counted::Counter::find(scratch)).transpose()?,
+            tracer: arguments.syscalls.then(|| syscalls::Tracer::find(scratch)).transpose()?,
+        })
+    }
+
+    fn count(
+        &self,
+        stand: &Stand,
+        row: &SuiteRow,
+        measured: &mut Row,
+        progress: &Progress,
+    ) -> Result<(), Interrupted> {
+        if let Some(counter) = &self.counter {
+            counted::row_count(stand, row, counter, measured, progress)?;
+        }
+        if let Some(tracer) = &self.tracer {
+            syscalls::row_count(stand, row, tracer, measured, progress)?;
+        }
+        Ok(())
+    }
+}
+
+fn results_begin(settings: &Settings, allocators: Vec<results::Allocator>) -> Results {
+    Results {
+        schema: SCHEMA,
+        tool: env!("CARGO_PKG_VERSION").to_owned(),
+        started: machine::now_text(),
+        wall_s: 0.0,
+        is_interrupted: false,
+        machine: machine::describe(),
+        settings: settings.clone(),
+        allocators,
+        rows: Vec::new(),
+        summary: Vec::new(),
+    }
+}
+
+fn load_warn(results: &Results) {
+    let machine = &results.machine;
+    if machine.load_before > 0.3 * f64::from(machine.processors) {
+        text::line_to_stderr(&format!(
+            "hakmem: this machine is busy (load {:.1} on {}): times will be off",
+            machine.load_before,
+            text::counted(u64::from(machine.processors), "processor", "processors")
+        ));
+    }
+}

@@ -1,0 +1,128 @@
+//! save.rs - files that we write and read: results, pages, and a folder for the copies of libraries.
+//!
+//! Rule: whether a file can be written is found out before anything is measured. It is replaced by rename: a reader,
+//!       or a run that is killed, never leaves half a file.
+
+use super::compare;
+use super::results::Results;
+use crate::system::error_text;
+use crate::text::{self, Failure};
+use serde_json::Value;
+use std::ffi::CString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// A file that will be written.
+pub struct Output {
+    path: PathBuf,
+    draft: PathBuf,
+    /// A device or a pipe is written to, not replaced.
+    is_replaced: bool,
+}
+
+impl Output {
+    pub fn open(path: &Path) -> Result<Output, Failure> {
+        let failure =
+            |reason: String| Failure::usage(format!("{} cannot be written: {reason}", text::quote(path)));
+        let metadata = fs::metadata(path);
+        if metadata.as_ref().is_ok_and(fs::Metadata::is_dir) {
+            return Err(failure("it is a directory".to_owned()));
+        }
+        let is_replaced = metadata.as_ref().map_or(true, fs::Metadata::is_file);
+        let Some(name) = path.file_name() else { return Err(failure("it is no name of a file".to_owned())) };
+        let draft = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
+        let output = Output { path: path.to_owned(), draft, is_replaced };
+        if is_replaced {
+            fs::write(&output.draft, "").map_err(|error| failure(error_text(&error)))?;
+            let _ = fs::remove_file(&output.draft);
+        }
+        Ok(output)
+    }
+
+    pub fn write(&self, text: &str) -> Result<(), Failure> {
+        let written = match self.is_replaced {
+            true => fs::write(&self.draft, text).and_then(|()| fs::rename(&self.draft, &self.path)),
+            false => fs::write(&self.path, text),
+        };
+        written.map_err(|error| {
+            let _ = fs::remove_file(&self.draft);
+            Failure { status: 1, line: format!("{}: {}", text::quote(&self.path), error_text(&error)) }
+        })
+    }
+}
+
+/// One run, one line: a file that people can read, and that a diff can show.
+pub fn text(results: &Results) -> String {
+    const DEPTH_MAX: usize = 6; // results, rows, row, cells, cell, runs: what is below stays on a line
+    let mut text = String::new();
+    if let Ok(value) = serde_json::to_value(results) {
+        value_write(&mut text, &value, 0, DEPTH_MAX);
+    }
+    text.push('\n');
+    text
+}
+
+fn value_write(text: &mut String, value: &Value, depth: usize, depth_max: usize) {
+    let indent = |text: &mut String, depth: usize| {
+        text.push('\n');
+        text.push_str(&" ".repeat(depth));
+    };
+    match value {
+        Value::Array(items) if depth < depth_max && items.iter().any(|item| item.is_object()) => {
+            text.push('[');
+            for (at, item) in items.iter().enumerate() {
+                text.push_str(if at > 0 { "," } else { "" });
+                indent(text, depth + 1);
+                value_write(text, item, depth + 1, depth_max);
+            }
+            indent(text, depth);
+            text.push(']');
+        }
+        Value::Object(fields) if depth < depth_max && !fields.is_empty() => {
+            text.push('{');
+            for (at, (name, field)) in fields.iter().enumerate() {
+                text.push_str(if at > 0 { "," } else { "" });
+                indent(text, depth + 1);
+                text.push_str(&format!("{}: ", Value::from(name.as_str())));
+                value_write(text, field, depth + 1, depth_max);
+            }
+            indent(text, depth);
+            text.push('}');
+        }
+        flat => text.push_str(&flat.to_string()),
+    }
+}
+
+pub fn read(path: &Path) -> Result<Results, Failure> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("{}: {}", text::quote(path), error_text(&error))))?;
+    compare::read(&text, &path.to_string_lossy()).map_err(Failure::usage)
+}
+
+/// A folder of ours, gone when we are.
+pub struct Scratch {
+    pub path: PathBuf,
+}
+
+impl Scratch {
+    pub fn make() -> Result<Scratch, Failure> {
+        let pattern = env::temp_dir().join("hakmem-bench-XXXXXX");
+        let trouble = |reason: String| Failure::start(format!("{}: {reason}", env::temp_dir().display()));
+        let pattern =
+            CString::new(pattern.as_os_str().as_bytes()).map_err(|error| trouble(error.to_string()))?;
+        let raw = pattern.into_raw();
+        let made = unsafe { libc::mkdtemp(raw) };
+        let path = unsafe { CString::from_raw(raw) };
+        if made.is_null() {
+            return Err(trouble(error_text(&std::io::Error::last_os_error())));
+        }
+        Ok(Scratch { path: PathBuf::from(std::ffi::OsString::from_vec(path.into_bytes())) })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
