@@ -69,8 +69,9 @@ static HAK_NOINLINE void chores(struct hak_heap *heap) {
 }
 
 static HAK_NOINLINE void free_to_row(struct hak_heap *heap, struct hak_row *row, unsigned index) {
+    uint32_t bytes = row->block_bytes; /* before: the slab may end */
     row_free(heap, row, index);
-    if ((heap->clock_in -= (int32_t)row->block_bytes) <= 0) chores(heap);
+    if ((heap->clock_in -= (int32_t)bytes) <= 0) chores(heap);
 }
 
 void hak_middle_free(struct hak_heap *heap, const struct hak_granule *record, char *block, const char *function) {
