@@ -156,6 +156,7 @@ void hak_heap_death(struct hak_heap *heap) {
     hak_fork_check(heap);
     if (heap->is_survivor) hak_fork_rebuild(heap); /* nobody else can */
     hak_batch_flush(heap);
+    hak_mail_left(heap);
     hak_middle_flush(heap);
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) hak_bin_put_back(heap, c);
     hak_mail_take(heap);

@@ -63,6 +63,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     hak_slab_name pending;               /* slabs whose events met a claim */
     uint32_t is_survivor;                /* 1: its thread forked, and vanished threads' heaps wait for it */
     uint32_t is_short;                   /* 1: all that is free is being given back, because memory is short */
+    struct hak_heap *left_mail;          /* a dead heap that this one's thread posted to, and did not deliver */
     struct hak_batch batch;
     struct hak_shelf shelf[HAK_CLASS_COUNT];
     struct hak_counters counters;
@@ -70,6 +71,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     HAK_ALIGNED(HAK_LINE) _Atomic(uintptr_t) mail; /* slabs to which strangers have freed, first | epoch tag */
     hak_atomic_u32 state;                                  /* enum hak_heap_state */
     hak_atomic_u32 next_dead;                              /* index + 1 */
+    hak_atomic_u32 unread;                                 /* about how many slabs were posted while it is DEAD */
 };
 
 /* The library's only thread-local variable. */
@@ -161,6 +163,8 @@ void hak_list_remove(struct hak_heap *heap, struct hak_slab *slab);
 /* Frees a block of another heap's slab. `self` may be hak_heap_none. */
 void hak_stranger_free(struct hak_heap *self, struct hak_slab *slab, unsigned block);
 void hak_batch_flush(struct hak_heap *self);
+/* Reads what this heap's thread posted last to a dead heap, and nobody has read. */
+void hak_mail_left(struct hak_heap *self);
 /* Takes in all mail. */
 void hak_mail_take(struct hak_heap *heap);
 

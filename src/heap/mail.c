@@ -16,21 +16,35 @@ enum { TAG_MASK = HAK_LINE - 1 };
 
 static uintptr_t tag_now(void) { return hak_load_relaxed(&hak_epoch) & TAG_MASK; }
 
-static bool box_push(struct hak_heap *owner, struct hak_slab *slab) {
+static void box_push(struct hak_heap *owner, struct hak_slab *slab) {
     uintptr_t head = hak_load_relaxed(&owner->mail), tag = tag_now(), first;
     do {
         first = (head & TAG_MASK) == tag ? head & ~(uintptr_t)TAG_MASK : 0;
         hak_store_relaxed(&slab->mail_next, (struct hak_slab *)first);
     } while (!hak_cas_weak(&owner->mail, &head, (uintptr_t)slab | tag));
-    return first == 0;
 }
 
-/* A dead heap has nobody to read its mail: who fills its empty box does. */
 static void dead_deliver(struct hak_heap *owner) {
-    if (hak_load_acquire(&owner->state) == HAK_HEAP_DEAD && hak_heap_dead_claim(owner)) {
-        hak_mail_take(owner);
-        hak_heap_dead_unclaim(owner);
-    }
+    if (!hak_heap_dead_claim(owner)) return;
+    hak_mail_take(owner);
+    hak_heap_dead_unclaim(owner);
+}
+
+/* A dead heap has nobody to read its mail: who posts there does, but not for every slab. Where threads hand their blocks
+ * to successors (larson), two frees of three posted, and reading at once cost more than all else. What waits
+ * meanwhile is less than DEAD_MAIL slabs; the poster's next sweep, and who takes the heap, read it too. */
+static void dead_posted(struct hak_heap *self, struct hak_heap *owner) {
+    enum { DEAD_MAIL = 8 };
+    if (hak_load_acquire(&owner->state) != HAK_HEAP_DEAD) return;
+    if (hak_add(&owner->unread, 1) + 1 >= DEAD_MAIL || hak_heap_is_none(self)) dead_deliver(owner);
+    else self->left_mail = owner;
+}
+
+void hak_mail_left(struct hak_heap *self) {
+    struct hak_heap *owner = self->left_mail;
+    if (!owner) return;
+    self->left_mail = NULL;
+    if (hak_load_acquire(&owner->state) == HAK_HEAP_DEAD) dead_deliver(owner);
 }
 
 static void notify(struct hak_heap *self, struct hak_slab *slab) {
@@ -43,7 +57,8 @@ static void notify(struct hak_heap *self, struct hak_slab *slab) {
         return;
     }
     if (!hak_heap_is_none(self)) HAK_COUNT(&self->counters, mail_sent, 1);
-    if (box_push(owner, slab)) dead_deliver(owner);
+    box_push(owner, slab);
+    dead_posted(self, owner);
 }
 
 /* --- the stranger's side --- */
@@ -114,6 +129,7 @@ static void collected(struct hak_heap *heap, struct hak_slab *slab, uint32_t cou
 }
 
 void hak_mail_take(struct hak_heap *heap) {
+    hak_store_relaxed(&heap->unread, 0);
     uintptr_t head = hak_exchange(&heap->mail, 0);
     if ((head & TAG_MASK) != tag_now()) return; /* the parent's */
     struct hak_slab *slab = (struct hak_slab *)(head & ~(uintptr_t)TAG_MASK);
@@ -123,7 +139,8 @@ void hak_mail_take(struct hak_heap *heap) {
         struct hak_heap *owner = atomic_load(&slab->owner);
         if (owner != heap) {
             HAK_COUNT(&heap->counters, mail_forwarded, 1);
-            if (box_push(owner, slab)) dead_deliver(owner);
+            box_push(owner, slab);
+            dead_posted(heap, owner);
         } else {
             bool live = slab->place != HAK_SLAB_NONE; /* before: then another heap may cut a slab here (test/model) */
             atomic_exchange(&slab->mailed, 0);        /* before the words: a stranger from here on notifies anew */

@@ -34,6 +34,7 @@ static size_t sweep_chunk(size_t number, bool all, uint64_t *slabs) {
 
 static void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
     heap->tick = ticks + TICKS;
+    hak_mail_left(heap);
     uint64_t now = hak_os_clock_ms(), last = hak_load_relaxed(&last_ms);
     if (now - heap->middle_ms >= HAK_OPT(purge_delay_ms)) {
         heap->middle_ms = now;

@@ -133,8 +133,46 @@ static void dead_heaps_mail_is_delivered(void **state) {
     heap_end(owner);
     give_many(stranger, 0, capacity);
     assert_int_equal(live_blocks(c), 0);
+    stranger->tick = 0;
+    hak_visit_chores(stranger);
     assert_false(hak_slab_live(granule)); /* nobody but the stranger was there to end it */
     assert_int_equal(hak_load_relaxed(&owner->state), HAK_HEAP_DEAD);
+    heap_end(stranger);
+    AUDIT();
+}
+
+static void the_poster_of_a_dead_heaps_mail_delivers_it_at_its_end(void **state) {
+    (void)state;
+    struct hak_heap *owner = heap_make(), *stranger = heap_make();
+    unsigned c = 18, capacity = hak_classes[c].capacity;
+    struct hak_slab *slab = take_many(owner, c, capacity);
+    size_t granule = hak_slab_granule(slab);
+    heap_end(owner);
+    give_many(stranger, 0, capacity);
+    heap_end(stranger);
+    assert_false(hak_slab_live(granule));
+    AUDIT();
+}
+
+/* However many slabs: at most seven wait. */
+static void eight_slabs_of_a_dead_heap_do_not_wait(void **state) {
+    (void)state;
+    enum { SLABS = 16 };
+    struct hak_heap *owner = heap_make(), *stranger = heap_make();
+    static const unsigned first_class = 20;
+    void *block[SLABS];
+    for (unsigned i = 0; i < SLABS; i++) {
+        class_is_common(owner, first_class + i);
+        block[i] = block_take(owner, first_class + i);
+    }
+    heap_end(owner);
+    for (unsigned i = 0; i < SLABS; i++) {
+        block_give(stranger, block[i]);
+        hak_batch_flush(stranger);
+        uint64_t slabs = 0;
+        for (unsigned k = 0; k < SLABS; k++) slabs += live_slabs(first_class + k);
+        assert_in_range(slabs, SLABS - 1 - i, SLABS - 1 - i + 7);
+    }
     heap_end(stranger);
     AUDIT();
 }
@@ -255,6 +293,8 @@ int main(void) {
         cmocka_unit_test(a_full_slab_comes_back_by_mail),
         cmocka_unit_test(mail_for_an_ended_slab_is_dropped),
         cmocka_unit_test(dead_heaps_mail_is_delivered),
+        cmocka_unit_test(the_poster_of_a_dead_heaps_mail_delivers_it_at_its_end),
+        cmocka_unit_test(eight_slabs_of_a_dead_heap_do_not_wait),
         cmocka_unit_test(mail_that_came_while_a_dead_heap_was_busy_is_delivered_after),
         cmocka_unit_test(mail_for_a_slab_that_changed_hands_is_forwarded),
         cmocka_unit_test(a_stranger_who_frees_twice_is_found),
