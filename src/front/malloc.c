@@ -76,6 +76,7 @@ HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
             class_index = hak_class_of(bytes);
             void *block = hak_middle_take(heap, class_index);
             if (HAK_LIKELY(block != NULL)) return block;
+            if (!hak_heap_is_none(heap)) hak_middle_of(heap, class_index)->run = 0;
         }
         struct hak_bin *bin = &heap->bin[class_index];
         uint64_t word = bin->word;

@@ -34,9 +34,10 @@ struct hak_shelf {
 enum { HAK_RARE_BLOCKS = 32 };
 
 /* The blocks above 1 KiB of one class that their owner freed last: heap/middle.c. */
-enum { HAK_MIDDLE_BLOCKS = 6, HAK_MIDDLE_CLASSES = HAK_CLASS_COUNT - HAK_SMALL_CLASS_MAX - 1 };
+enum { HAK_MIDDLE_BLOCKS = 6, HAK_MIDDLE_RUN = 16, HAK_MIDDLE_CLASSES = HAK_CLASS_COUNT - HAK_SMALL_CLASS_MAX - 1 };
 struct hak_middle {
-    uint32_t count;
+    uint16_t count;
+    uint16_t run; /* frees since the last malloc of the class */
     uint32_t block_bytes;
     uint64_t handed; /* to the program, since the heap was born */
     void *block[HAK_MIDDLE_BLOCKS]; /* NULL from count on */
@@ -78,7 +79,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
 extern _Thread_local struct hak_heap *hak_self __attribute__((tls_model("initial-exec"), visibility("hidden")));
 extern const struct hak_heap hak_heap_none;
 
-enum { HAK_VISIT_CLOCK = 32 << 10 };
+enum { HAK_VISIT_CLOCK = 16 << 10 };
 
 /* Something waits for the next visit: mail, the clock, a batch or an event put off. */
 HAK_INLINE bool hak_heap_chores_wait(struct hak_heap *heap) {
@@ -139,9 +140,10 @@ void hak_middle_flush(struct hak_heap *heap);
 /* The block of a class above 1 KiB that was freed last; NULL: none is kept. Fork: count first, then it is out. */
 HAK_INLINE void *hak_middle_take(struct hak_heap *heap, unsigned class_index) {
     struct hak_middle *middle = hak_middle_of(heap, class_index);
-    uint32_t count = middle->count;
+    unsigned count = middle->count;
     if (count == 0) return NULL;
-    __atomic_store_n(&middle->count, --count, __ATOMIC_RELEASE);
+    __atomic_store_n(&middle->count, (uint16_t)--count, __ATOMIC_RELEASE);
+    middle->run = 0;
     middle->handed++;
     heap->free_sum -= middle->block_bytes;
     void *block = middle->block[count];

@@ -3,7 +3,7 @@
  * Bits in address order say nothing about what was touched last, and a cold block of some KiB costs more than the
  * whole allocation. So the last blocks freed are handed out first. What is kept is counted as free memory and
  * falls under its bound (memory/purge.h): when that is broken, by whomever, the next free gives all back; so does
- * every round of the sweep. The visits that small classes make for the library's sake are made here.
+ * every round of the sweep, and a run of frees of one class. The visits that small classes make for the library's sake are made here.
  *
  * Threads:   the owner.
  * Invariant: a kept block is clear in its slab's row and counted in its `out`, like a block in the bin; so its
@@ -45,20 +45,21 @@ static void row_free(struct hak_heap *heap, struct hak_row *row, unsigned index)
     }
 }
 
-void hak_middle_flush(struct hak_heap *heap) {
-    for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++) {
-        struct hak_middle *middle = &heap->middle[i];
-        while (middle->count > 0) {
-            uint32_t count = middle->count - 1;
-            char *block = middle->block[count];
-            __atomic_store_n(&middle->count, count, __ATOMIC_RELEASE);
-            middle->block[count] = NULL;
-            hak_free_note_in(&heap->free_sum, -(int64_t)middle->block_bytes);
-            const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
-            struct hak_row *row = hak_row_of(record->words);
-            row_free(heap, row, (unsigned)((size_t)(block - row->start) / row->block_bytes));
-        }
+static void flush_class(struct hak_heap *heap, struct hak_middle *middle) {
+    while (middle->count > 0) {
+        unsigned count = middle->count - 1u;
+        char *block = middle->block[count];
+        __atomic_store_n(&middle->count, (uint16_t)count, __ATOMIC_RELEASE);
+        middle->block[count] = NULL;
+        hak_free_note_in(&heap->free_sum, -(int64_t)middle->block_bytes);
+        const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
+        struct hak_row *row = hak_row_of(record->words);
+        row_free(heap, row, (unsigned)((size_t)(block - row->start) / row->block_bytes));
     }
+}
+
+void hak_middle_flush(struct hak_heap *heap) {
+    for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++) flush_class(heap, &heap->middle[i]);
 }
 
 /* Every so many bytes of frees, as if it were a visit. */
@@ -70,7 +71,12 @@ static HAK_NOINLINE void chores(struct hak_heap *heap) {
 
 static HAK_NOINLINE void free_to_row(struct hak_heap *heap, struct hak_row *row, unsigned index) {
     uint32_t bytes = row->block_bytes; /* before: the slab may end */
+    struct hak_middle *middle = hak_middle_of(heap, row->class_index);
     row_free(heap, row, index);
+    if (middle->run > HAK_MIDDLE_RUN) { /* nobody takes any: what is kept would keep its slabs from ending */
+        middle->run = HAK_MIDDLE_RUN;
+        flush_class(heap, middle);
+    }
     if ((heap->clock_in -= (int32_t)bytes) <= 0) chores(heap);
 }
 
@@ -87,13 +93,13 @@ void hak_middle_free(struct hak_heap *heap, const struct hak_granule *record, ch
     for (unsigned i = 1; i < HAK_MIDDLE_BLOCKS; i++) is_kept |= middle->block[i] == block;
     bool is_free = hak_load_relaxed(&row->word[index / 64]) >> index % 64 & 1;
     if (HAK_UNLIKELY((uint64_t)product >= record->reciprocal || is_free | is_kept)) hak_slab_misuse(function, block);
-    if (HAK_UNLIKELY(count == HAK_MIDDLE_BLOCKS)) {
+    if (HAK_UNLIKELY((count == HAK_MIDDLE_BLOCKS) | (++middle->run > HAK_MIDDLE_RUN))) {
         free_to_row(heap, row, (unsigned)index);
         return;
     }
     middle->block_bytes = bytes;
     middle->block[count] = block;
-    __atomic_store_n(&middle->count, (uint32_t)count + 1, __ATOMIC_RELEASE); /* a forked child finds a block for each */
+    __atomic_store_n(&middle->count, (uint16_t)(count + 1), __ATOMIC_RELEASE); /* a forked child finds a block for each */
     heap->free_sum += bytes;
     if (HAK_UNLIKELY((heap->clock_in -= (int32_t)bytes) <= 0)) chores(heap);
 }

@@ -13,7 +13,7 @@
 #include "os/os.h"
 #include "rules/options.h"
 
-enum { STEP_MS = 20, TICKS = 1 << 21, CHUNKS_PER_100_MS = 64, CLOCK_STEP_MAX = 8 * HAK_VISIT_CLOCK };
+enum { STEP_MS = 20, TICKS = 1 << 21, CHUNKS_PER_100_MS = 64, CLOCK_STEP_MAX = 16 * HAK_VISIT_CLOCK };
 
 static hak_atomic_u64 last_ms, hand;
 
@@ -57,12 +57,12 @@ static void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
     HAK_COUNT(&heap->counters, sweep_slab, slabs);
 }
 
-/* Reading the clock was two fifths of a visit's time. Visits that follow close upon one another look at every eighth;
+/* Reading the clock was two fifths of a visit's time. Visits that follow close upon one another look at every sixteenth;
  * the first of slow ones looks at once from then on, for there may be three a second. */
 void hak_sweep_clock(struct hak_heap *heap) {
     uint64_t ticks = hak_os_ticks();
     if (ticks - heap->ticks_seen > TICKS / 8) heap->clock_step = HAK_VISIT_CLOCK;
-    else if (heap->clock_step < CLOCK_STEP_MAX) heap->clock_step += HAK_VISIT_CLOCK;
+    else if (heap->clock_step < CLOCK_STEP_MAX) heap->clock_step *= 2;
     heap->clock_in = heap->clock_step;
     heap->ticks_seen = ticks;
     if (ticks >= heap->tick) sweep_tick(heap, ticks);

@@ -38,7 +38,7 @@ void hak_classes_compact(void);
 extern hak_atomic_u32 hak_window_blocks[HAK_CLASS_COUNT];
 
 /* What the table is made for: the option's default. */
-enum { HAK_WORD_BYTES = 16384 };
+enum { HAK_WORD_BYTES = 24576 };
 
 /* Option word_bytes: at least 4 blocks up to 8 KiB blocks, 2 up to 16 KiB, else 1; at most 64. */
 void hak_window_set(size_t word_bytes);
