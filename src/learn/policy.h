@@ -1,0 +1,41 @@
+/* policy.h - what a program has taught, as a file of text for its next run: docs/policy.md.
+ *
+ * Owns:      the format. Rooms that know something by call site give it here and get it back here.
+ * Threads:   reading: one, at start. Writing: whoever ends the program, or asks. Rooms are asked under the learn lock
+ *            (try-only), so never two at once.
+ * Trust:     a file is believed whole or not at all; what is read is numbers within ranges, never an address.
+ */
+#ifndef HAK_LEARN_POLICY_H
+#define HAK_LEARN_POLICY_H
+
+#include "base/attr.h"
+
+/* What is known of a site; the numbers are in docs/policy.md. */
+enum hak_policy_kind { HAK_POLICY_POOL, HAK_POLICY_KEEP, HAK_POLICY_KIND_COUNT };
+
+struct hak_policy_site {
+    uint64_t module;   /* the first 8 bytes of its build-id, the first byte highest */
+    uint64_t offset;   /* of the return address in the module */
+    uint64_t address;  /* the return address in this process; 0: the module is not loaded */
+    uint32_t height;   /* bytes of stack between the thread's stack top and the call */
+    uint16_t class_index;
+    uint16_t kind;     /* enum hak_policy_kind */
+    uint64_t number[3];
+};
+
+enum { HAK_POLICY_SITES_MAX = 4096 };
+
+/* A room with knowledge by site. Both functions may be NULL; neither may allocate from HAKMEM. */
+struct hak_policy_room {
+    /* Reading, once per site of the room's kind whose module is loaded: at start, before main. */
+    void (*take)(const struct hak_policy_site *site);
+    /* Writing: calls put() once per site worth keeping, at most HAK_POLICY_SITES_MAX in all; address, height, class_index and
+     * number are the room's, the rest is filled in by put(), which leaves out what lies in no module with a build-id.
+     * Returns whether anything is new since the file was read. */
+    bool (*give)(void (*put)(struct hak_policy_site *site, void *context), void *context);
+};
+
+/* Says which room a kind belongs to; before hak_policy_read(), which front/start.c calls after the rooms are there. */
+void hak_policy_room_set(enum hak_policy_kind kind, const struct hak_policy_room *room);
+
+#endif
