@@ -3,8 +3,9 @@
  * Owns:      hak_options, the process's only copy.
  * Borrows:   write(2) and AT_SECURE (os/os.h).
  * Threads:   hak_options_load: one, at start. Set and get: any; a number is one relaxed word. Texts are START
- *            options, so they never change under a reader.
- * Invariant: every number lies between its row's min and max.
+ *            options, so they never change under a reader. Steer: one at a time (learn's lock), beside any of set.
+ * Invariant: every number lies between its row's min and max; what the user has set last is what stands, whatever
+ *            is steered at the same time.
  */
 #include "rules/options.h"
 
@@ -42,6 +43,9 @@ const struct hak_option_row hak_option_rows[HAK_OPTION_COUNT] = {
 #undef HAK_OPTION_TEXT
 };
 
+/* What the user set, beside the fields: a steering thread that was overtaken puts it back from here. */
+static uint64_t pinned, pinned_value[HAK_OPTION_COUNT];
+
 static const char prefix[] = "HAKMEM_";
 enum { PREFIX_BYTES = sizeof(prefix) - 1, NAME_BYTES_MAX = 64, VALUE_SHOWN_MAX = 96 };
 
@@ -54,6 +58,14 @@ static uint64_t *number_of(const struct hak_option_row *row) {
 
 static char *text_of(const struct hak_option_row *row) {
     return (char *)&hak_options + row->offset;
+}
+
+static void number_pin(const struct hak_option_row *row, uint64_t number) {
+    unsigned index = (unsigned)(row - hak_option_rows);
+    /* seq_cst, all three: in hak_option_steer() the pin is looked for after the field was written */
+    __atomic_store_n(&pinned_value[index], number, __ATOMIC_SEQ_CST);
+    __atomic_fetch_or(&pinned, UINT64_C(1) << index, __ATOMIC_SEQ_CST);
+    __atomic_store_n(number_of(row), number, __ATOMIC_SEQ_CST);
 }
 
 static const struct hak_option_row *row_find(const char *name) {
@@ -222,10 +234,17 @@ void hak_options_load(char **environment) {
             if (!text_set(row, value))
                 value_wrong_say(row, value);
         } else if (number_parse(row, value, &number) == 0) {
-            __atomic_store_n(number_of(row), number, __ATOMIC_RELAXED);
+            number_pin(row, number);
         } else {
             value_wrong_say(row, value);
         }
+    }
+    if (hak_options.minimal) {
+        static const char off[] = "off";
+        hak_options.disable_bigcache = hak_options.disable_elo = hak_options.disable_lifetimes = 1;
+        for (unsigned i = 0; i < sizeof(off); i++)
+            hak_options.evo_policy[i] = off[i];
+        hak_options.policy[0] = 0;
     }
 }
 
@@ -243,6 +262,31 @@ static const struct hak_option_row *row_named(const char *name) {
     }
 }
 
+unsigned hak_option_index(const char *name) {
+    const struct hak_option_row *row = row_named(name);
+    return row ? (unsigned)(row - hak_option_rows) : (unsigned)HAK_OPTION_COUNT;
+}
+
+bool hak_option_is_pinned(unsigned index) {
+    return __atomic_load_n(&pinned, __ATOMIC_SEQ_CST) >> index & 1;
+}
+
+bool hak_option_steer(unsigned index, uint64_t value) {
+    const struct hak_option_row *row = &hak_option_rows[index];
+    if (index >= HAK_OPTION_COUNT || row->is_text || row->when != HAK_OPTION_ANY || value < row->min || value > row->max ||
+        hak_option_is_pinned(index))
+        return false;
+    __atomic_store_n(number_of(row), value, __ATOMIC_SEQ_CST);
+    if (HAK_LIKELY(!hak_option_is_pinned(index)))
+        return true;
+    uint64_t wanted; /* the user came between: what stands at the end is the last that he wrote */
+    do {
+        wanted = __atomic_load_n(&pinned_value[index], __ATOMIC_SEQ_CST);
+        __atomic_store_n(number_of(row), wanted, __ATOMIC_SEQ_CST);
+    } while (wanted != __atomic_load_n(&pinned_value[index], __ATOMIC_SEQ_CST));
+    return false;
+}
+
 HAK_EXPORT int hak_option_set(const char *name, const char *value) {
     const struct hak_option_row *row = row_named(name);
     uint64_t number = 0;
@@ -252,7 +296,7 @@ HAK_EXPORT int hak_option_set(const char *name, const char *value) {
         return EPERM;
     int error = value ? number_parse(row, value, &number) : EINVAL;
     if (!error)
-        __atomic_store_n(number_of(row), number, __ATOMIC_RELAXED);
+        number_pin(row, number);
     return error;
 }
 

@@ -47,6 +47,16 @@ enum {
 };
 extern const struct hak_option_row hak_option_rows[HAK_OPTION_COUNT];
 
+/* --- for src/learn: settings that nobody asked for ---
+ * A row that the environment or hak_option_set() has set is pinned: it is the user's, for good. */
+bool hak_option_is_pinned(unsigned index);
+
+/* Sets a numeric ANY option unless it is pinned or the value is outside its range; says whether it is set now. */
+bool hak_option_steer(unsigned index, uint64_t value);
+
+/* The row of a name, with or without HAKMEM_, in either case; HAK_OPTION_COUNT: there is none. */
+unsigned hak_option_index(const char *name);
+
 /* Takes the HAKMEM_* variables of the environment (which may be NULL), once, before a second thread is there.
  * What is wrong is said on one line each, and the default stands. In a program that runs with more rights than
  * its caller the environment is ignored. */

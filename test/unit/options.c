@@ -9,6 +9,7 @@
 #include "rules/options.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,6 +192,53 @@ static void getting_writes_like_snprintf(void **state) {
     assert_string_equal(bytes, "/tmp/x");
 }
 
+static void what_the_user_set_is_not_steered(void **state) {
+    (void)state;
+    assert_true(hak_option_steer(HAK_O_relist_share, 4));
+    assert_int_equal(HAK_OPT(relist_share), 4);
+    assert_false(hak_option_steer(HAK_O_relist_share, 65)); /* outside its range */
+    assert_false(hak_option_steer(HAK_O_stats, 1));         /* START */
+    assert_false(hak_option_steer(HAK_O_report, 1));        /* a text */
+    assert_false(hak_option_steer(HAK_OPTION_COUNT, 1));
+    assert_int_equal(HAK_OPT(relist_share), 4);
+    assert_int_equal(hak_option_set("relist_share", "16"), 0);
+    assert_true(hak_option_is_pinned(HAK_O_relist_share));
+    assert_false(hak_option_steer(HAK_O_relist_share, 4));
+    assert_int_equal(HAK_OPT(relist_share), 16);
+    assert_string_equal(LOAD("HAKMEM_WORD_BYTES=8192"), "");
+    assert_false(hak_option_steer(HAK_O_word_bytes, 24576));
+    assert_int_equal(HAK_OPT(word_bytes), 8192);
+}
+
+static void *user_sets(void *last) {
+    char text[16];
+    for (unsigned i = 1; i <= 20000; i++) {
+        snprintf(text, sizeof(text), "%u", 100 + i % 7 * 100);
+        hak_option_set("free_max_mb", text);
+    }
+    *(unsigned *)last = 100 + 20000 % 7 * 100;
+    return NULL;
+}
+
+static void the_users_last_word_stands_beside_a_steering_thread(void **state) {
+    (void)state;
+    pthread_t thread;
+    unsigned last = 0;
+    assert_int_equal(pthread_create(&thread, NULL, user_sets, &last), 0);
+    for (unsigned i = 0; i < 200000; i++)
+        hak_option_steer(HAK_O_free_max_mb, i % 2 ? 1 : 5);
+    pthread_join(thread, NULL);
+    assert_int_equal(HAK_OPT(free_max_mb), last);
+}
+
+static void minimal_turns_all_of_learning_off(void **state) {
+    (void)state;
+    assert_string_equal(LOAD("HAKMEM_MINIMAL=1", "HAKMEM_EVO_POLICY=learn", "HAKMEM_POLICY=/tmp/x"), "");
+    assert_string_equal(hak_options.evo_policy, "off");
+    assert_string_equal(hak_options.policy, "");
+    assert_int_equal(hak_options.disable_elo + hak_options.disable_bigcache + hak_options.disable_lifetimes, 3);
+}
+
 static void every_row_describes_its_field(void **state) {
     (void)state;
     assert_int_equal(hak_option_rows[HAK_O_stats].offset, offsetof(struct hak_options, stats));
@@ -220,6 +268,9 @@ int main(void) {
         cmocka_unit_test_setup(of_two_the_first_counts_as_for_getenv, before_each),
         cmocka_unit_test_setup(setting_while_it_runs, before_each),
         cmocka_unit_test_setup(getting_writes_like_snprintf, before_each),
+        cmocka_unit_test_setup(what_the_user_set_is_not_steered, before_each),
+        cmocka_unit_test_setup(the_users_last_word_stands_beside_a_steering_thread, before_each),
+        cmocka_unit_test_setup(minimal_turns_all_of_learning_off, before_each),
         cmocka_unit_test_setup(every_row_describes_its_field, before_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
