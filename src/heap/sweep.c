@@ -47,7 +47,7 @@ static void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
         hak_store_relaxed(&word_bytes, HAK_OPT(word_bytes));
         hak_window_set(HAK_OPT(word_bytes));
     }
-    uint64_t elapsed = now - last, period = HAK_OPT(purge_delay_ms), top = hak_load_acquire(&hak_chunk_top);
+    uint64_t elapsed = now - last, period = hak_purge_delay_ms(), top = hak_load_acquire(&hak_chunk_top);
     uint64_t count = period ? (top * elapsed + period - 1) / period : top;
     uint64_t most = 1 + CHUNKS_PER_100_MS * elapsed / 100;
     if (count > top) count = top;
@@ -80,8 +80,8 @@ void hak_sweep_excess(void) {
     static hak_atomic_u64 excess_hand;
     hak_purge_excess();
     size_t top = hak_load_acquire(&hak_chunk_top);
-    uint64_t at = hak_add(&excess_hand, CHUNKS_AT_ONCE), half = hak_purge_bound() / 2;
-    for (unsigned i = 0; i < CHUNKS_AT_ONCE && i < top && hak_purge_over((int64_t)half); i++) {
+    uint64_t at = hak_add(&excess_hand, CHUNKS_AT_ONCE), goal = hak_purge_goal();
+    for (unsigned i = 0; i < CHUNKS_AT_ONCE && i < top && hak_purge_over((int64_t)(hak_purge_bound() - goal)); i++) {
         size_t number = (at + i) % top;
         for (uint64_t live = hak_chunk_slabs(number); live; live &= live - 1) {
             size_t granule = number * HAK_CHUNK_GRANULES + hak_word_first(live);

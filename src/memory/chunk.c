@@ -44,6 +44,7 @@ static size_t note_take(struct hak_chunk *chunk, uint64_t mask) {
     uint64_t returned = hak_load_relaxed(&chunk->ever) & mask & ~dirty;
     size_t count = hak_word_count(dirty);
     hak_free_note(-(int64_t)count * HAK_GRANULE_BYTES, hak_word_count(mask));
+    if (hak_load_relaxed(&chunk->cold) & mask) hak_and(&chunk->cold, ~mask); /* used between two sweeps */
     if (returned) {
         hak_and(&chunk->ever, ~mask);
         hak_purge_note_retouch((uint64_t)hak_word_count(returned) * HAK_GRANULE_BYTES, hak_load_relaxed(&chunk->returned_ms));

@@ -11,7 +11,7 @@
 
 struct hak_purge hak_purge;
 
-enum { RANGES = 64, RETOUCH_MS = 1000, KEEP_HALVES_MS = 2000 };
+enum { RANGES = 64, RETOUCH_MS = 1000, KEEP_WINDOW_MS = 2000, JUDGED_BYTES_MIN = 1 << 20, DELAY_MS_MAX = 4000, DELAY_HOLDS_MS = 30000 };
 
 static uint64_t positive(int64_t n) { return n > 0 ? (uint64_t)n : 0; }
 
@@ -30,46 +30,85 @@ bool hak_purge_over(int64_t more_bytes) {
     return positive(free_bytes) > hak_purge_bound();
 }
 
-void hak_purge_note_retouch(uint64_t bytes, uint32_t returned_ms) {
-    hak_add(&hak_purge.retouched_bytes, bytes);
-    if ((uint32_t)hak_os_clock_ms() - returned_ms < RETOUCH_MS) hak_add(&hak_purge.judged_retouched_bytes, bytes);
+uint64_t hak_purge_goal(void) {
+    uint64_t bound = hak_purge_bound(), keep = hak_load_relaxed(&hak_purge.keep_bytes);
+    return bound > keep ? bound / 2 : bound - bound / 8;
 }
 
-/* `keep` is judged before each purge, by what became of the one before. */
-static void keep_judge(void) {
-    uint64_t free_bytes = positive(hak_load_relaxed(&hak_purge.free_bytes));
-    uint64_t peak = hak_load_relaxed(&hak_purge.free_peak_bytes);
-    uint64_t returned = hak_load_relaxed(&hak_purge.judged_returned_bytes);
-    /* what was returned since would be free memory too, had it been kept */
-    if (free_bytes + returned > peak) hak_store_relaxed(&hak_purge.free_peak_bytes, peak = free_bytes + returned);
+uint32_t hak_purge_stamp(bool by_sweep) { return ((uint32_t)hak_os_clock_ms() & ~1u) | by_sweep; }
+
+/* Twice the peak, for sizes vary; the next window takes back what was too much. */
+static void keep_raise(uint64_t now_ms) {
+    uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes), peak = positive(hak_load_relaxed(&hak_purge.free_peak_bytes));
+    hak_store_relaxed(&hak_purge.judged_returned_bytes, 0);
+    hak_store_relaxed(&hak_purge.judged_retouched_bytes, 0);
+    hak_store_relaxed(&hak_purge.keep_ms, now_ms);
+    if (2 * peak > keep) hak_store_relaxed(&hak_purge.keep_bytes, 2 * peak);
+}
+
+static void delay_raise(uint64_t now_ms) {
+    uint64_t twice = 2 * hak_purge_delay_ms();
+    hak_store_relaxed(&hak_purge.swept_bytes, 0);
+    hak_store_relaxed(&hak_purge.swept_retouched_bytes, 0);
+    hak_store_relaxed(&hak_purge.delay_since_ms, now_ms);
+    hak_store_relaxed(&hak_purge.delay_ms, twice < DELAY_MS_MAX ? twice : DELAY_MS_MAX);
+}
+
+void hak_purge_note_retouch(uint64_t bytes, uint32_t stamp) {
     uint64_t now = hak_os_clock_ms();
-    uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes);
-    if (returned >= 4 << 20) {
-        uint64_t retouched = hak_exchange(&hak_purge.judged_retouched_bytes, 0);
-        hak_store_relaxed(&hak_purge.judged_returned_bytes, 0);
-        if (retouched * 5 > returned) {
-            uint64_t floor = HAK_OPT(free_max_mb) << 20;
-            uint64_t wanted = 2 * (keep > floor ? keep : floor);
-            uint64_t most = peak > keep ? peak : keep;
-            hak_store_relaxed(&hak_purge.keep_bytes, wanted < most ? wanted : most);
-            hak_store_relaxed(&hak_purge.keep_ms, now);
-            return;
+    hak_add(&hak_purge.retouched_bytes, bytes);
+    if ((uint32_t)now - (stamp & ~1u) >= RETOUCH_MS) return;
+    uint64_t returned = hak_load_relaxed(&hak_purge.judged_returned_bytes);
+    uint64_t again = hak_add(&hak_purge.judged_retouched_bytes, bytes) + bytes;
+    if (returned >= JUDGED_BYTES_MIN && again * 5 > returned) keep_raise(now);
+    if (!(stamp & 1)) return;
+    returned = hak_load_relaxed(&hak_purge.swept_bytes);
+    again = hak_add(&hak_purge.swept_retouched_bytes, bytes) + bytes;
+    if (returned >= JUDGED_BYTES_MIN && again * 5 > returned) delay_raise(now);
+}
+
+uint64_t hak_purge_delay_ms(void) {
+    uint64_t option = HAK_OPT(purge_delay_ms), learnt = hak_load_relaxed(&hak_purge.delay_ms);
+    return learnt > option && option > 0 ? learnt : option;
+}
+
+/* Before each purge, and when the sweep comes round. */
+static void keep_judge(void) {
+    uint64_t now = hak_os_clock_ms();
+    if (now - hak_load_relaxed(&hak_purge.keep_ms) > KEEP_WINDOW_MS) {
+        uint64_t breathed = positive(hak_load_relaxed(&hak_purge.free_peak_bytes) - hak_load_relaxed(&hak_purge.free_low_bytes));
+        uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes), wanted = breathed + breathed / 4;
+        if (wanted < keep / 2) wanted = keep < 1 << 20 ? 0 : keep / 2;
+        if (wanted < keep) hak_store_relaxed(&hak_purge.keep_bytes, wanted);
+        if (now - hak_load_relaxed(&hak_purge.returned_ms) >= RETOUCH_MS) {
+            hak_store_relaxed(&hak_purge.judged_returned_bytes, 0);
+            hak_store_relaxed(&hak_purge.judged_retouched_bytes, 0);
         }
-    }
-    if (keep && now - hak_load_relaxed(&hak_purge.keep_ms) > KEEP_HALVES_MS) {
-        hak_store_relaxed(&hak_purge.keep_bytes, keep < 1 << 20 ? 0 : keep / 2);
+        int64_t free_bytes = hak_free_unpurged(hak_load_relaxed(&hak_purge.free_bytes));
         hak_store_relaxed(&hak_purge.free_peak_bytes, free_bytes);
+        hak_store_relaxed(&hak_purge.free_low_bytes, free_bytes);
         hak_store_relaxed(&hak_purge.keep_ms, now);
     }
+    if (hak_load_relaxed(&hak_purge.delay_ms) && now - hak_load_relaxed(&hak_purge.delay_since_ms) > DELAY_HOLDS_MS) {
+        hak_store_relaxed(&hak_purge.delay_ms, 0);
+        hak_store_relaxed(&hak_purge.swept_bytes, 0);
+        hak_store_relaxed(&hak_purge.swept_retouched_bytes, 0);
+    }
 }
 
-bool hak_purge_return(const struct hak_range *ranges, size_t count) {
+static void returned_note(uint64_t bytes, bool by_sweep) {
+    hak_store_relaxed(&hak_purge.returned_ms, hak_os_clock_ms());
+    hak_add(&hak_purge.returned_bytes, bytes);
+    hak_add(&hak_purge.judged_returned_bytes, bytes);
+    if (by_sweep) hak_add(&hak_purge.swept_bytes, bytes);
+}
+
+bool hak_purge_return(const struct hak_range *ranges, size_t count, bool by_sweep) {
     uint64_t calls = 0, bytes = 0;
     size_t done = hak_os_return(ranges, count, &calls);
     for (size_t i = 0; i < done; i++) bytes += ranges[i].bytes;
     hak_add(&hak_purge.return_calls, calls);
-    hak_add(&hak_purge.returned_bytes, bytes);
-    hak_add(&hak_purge.judged_returned_bytes, bytes);
+    returned_note(bytes, by_sweep);
     return done == count;
 }
 
@@ -84,8 +123,7 @@ static uint64_t unmap_pieces(size_t number, uint64_t mask) {
         if (hak_os_unmap(hak_granule_address(number * HAK_CHUNK_GRANULES + first), 4 * HAK_GRANULE_BYTES) != 0) continue;
         hak_and(&hak_chunk_at(number)->mapped, ~piece);
         hak_add(&hak_region.mapped_bytes, -(uint64_t)(4 * HAK_GRANULE_BYTES));
-        hak_add(&hak_purge.returned_bytes, 4 * HAK_GRANULE_BYTES);
-        hak_add(&hak_purge.judged_returned_bytes, 4 * HAK_GRANULE_BYTES);
+        returned_note(4 * HAK_GRANULE_BYTES, false);
         done |= piece;
     }
     return done;
@@ -98,7 +136,7 @@ static uint64_t pieces_around(uint64_t mask) {
 }
 
 /* The caller has taken the granules of `mask`, of which `dirty` are to go back. Returns which of them did. */
-static uint64_t return_granules(size_t number, uint64_t mask, uint64_t dirty) {
+static uint64_t return_granules(size_t number, uint64_t mask, uint64_t dirty, bool by_sweep) {
     uint64_t done = hak_region.is_limited ? unmap_pieces(number, mask) & dirty : 0;
     struct hak_range ranges[RANGES];
     size_t count = 0;
@@ -112,7 +150,7 @@ static uint64_t return_granules(size_t number, uint64_t mask, uint64_t dirty) {
         ranges[count++].bytes = (size_t)length << HAK_GRANULE_SHIFT;
         m &= ~hak_word_mask(first, length);
     }
-    if (count && hak_purge_return(ranges, count)) done |= left;
+    if (count && hak_purge_return(ranges, count, by_sweep)) done |= left;
     return done;
 }
 
@@ -130,7 +168,7 @@ static void meta_return(size_t number) {
     hak_span_hint(number);
 }
 
-static size_t chunk_return(size_t number, uint64_t wanted) {
+static size_t chunk_return(size_t number, uint64_t wanted, bool by_sweep) {
     struct hak_chunk *chunk = hak_chunk_at(number);
     uint64_t used = hak_load_relaxed(&chunk->used);
     uint64_t mask;
@@ -140,14 +178,14 @@ static size_t chunk_return(size_t number, uint64_t wanted) {
         if (!mask) return 0;
     } while (!hak_cas_weak(&chunk->used, &used, used | mask));
     uint64_t dirty = mask & hak_load_relaxed(&chunk->dirty);
-    uint64_t done = return_granules(number, mask, dirty);
-    hak_store_relaxed(&chunk->returned_ms, (uint32_t)hak_os_clock_ms());
+    uint64_t done = return_granules(number, mask, dirty, by_sweep);
+    hak_store_relaxed(&chunk->returned_ms, hak_purge_stamp(by_sweep));
     hak_or(&chunk->ever, done);
     hak_and(&chunk->dirty, ~done); /* before used: pairs with the take, which reads dirty after its CAS */
     hak_and(&chunk->used, ~mask);
     hak_span_hint(number);
     size_t bytes = (size_t)hak_word_count(done) << HAK_GRANULE_SHIFT;
-    hak_free_note(-(int64_t)bytes, 0);
+    hak_add(&hak_purge.free_bytes, -(int64_t)bytes);
     if (hak_load_relaxed(&chunk->dirty) == 0) meta_return(number);
     return bytes;
 }
@@ -163,7 +201,7 @@ size_t hak_purge_spans(uint64_t goal_bytes) {
         if (!wanted) continue;
         uint64_t granules = ((uint64_t)excess + HAK_GRANULE_BYTES - 1) >> HAK_GRANULE_SHIFT;
         while (hak_word_count(wanted) > granules) wanted &= wanted - 1; /* keep the lowest */
-        bytes += chunk_return(number, wanted);
+        bytes += chunk_return(number, wanted, false);
     }
     return bytes;
 }
@@ -175,7 +213,7 @@ size_t hak_purge_chunk(size_t number, bool all) {
     if (hak_region.is_limited && all) idle |= hak_load_relaxed(&chunk->mapped);
     idle &= ~hak_load_relaxed(&chunk->used);
     uint64_t wanted = all ? idle : idle & hak_load_relaxed(&chunk->cold);
-    size_t bytes = wanted ? chunk_return(number, wanted) : 0;
+    size_t bytes = wanted ? chunk_return(number, wanted, !all) : 0;
     if (hak_load_relaxed(&chunk->rows_used) && !hak_load_relaxed(&chunk->dirty)) meta_return(number);
     hak_store_relaxed(&chunk->cold, idle & ~wanted);
     if (number == 0) keep_judge();
@@ -184,5 +222,5 @@ size_t hak_purge_chunk(size_t number, bool all) {
 
 void hak_purge_excess(void) {
     keep_judge();
-    hak_purge_spans(hak_purge_bound() / 2);
+    hak_purge_spans(hak_purge_goal());
 }

@@ -2,9 +2,12 @@
  *
  * Owns:      the sums of free resident bytes and used granules, the bound, and `keep`.
  * Threads:   any; sums are relaxed atomics, changed on slow paths only.
- * The bound: free memory that is resident stays under max(free_max_mb, used / free_share, keep). `keep` doubles
- *            while more than a fifth of what was returned is touched again within a second, up to the recent
- *            peak of free memory, and halves per two seconds in which that did not happen.
+ * The bound: free memory that is resident stays under max(free_max_mb, used / free_share, keep). When more than a fifth
+ *            of what was returned is touched again within a second, `keep` rises at once over the recent peak of free
+ *            memory. Every two seconds it falls, by half at most, towards what free memory breathed in them: its
+ *            highest less its lowest. What was kept and never needed goes; what comes and goes stays.
+ * The delay: of the sweep, purge_delay_ms. It doubles, to 4 s at most, when what the sweep returned is touched again
+ *            within a second, and falls back after half a minute without that.
  */
 #ifndef HAK_MEMORY_PURGE_H
 #define HAK_MEMORY_PURGE_H
@@ -18,15 +21,30 @@ struct hak_purge {
     hak_atomic_i64 used_granules;
     hak_atomic_i64 absent_bytes;     /* of these, pages of slabs that are not resident: returned or never used */
     HAK_ALIGNED(HAK_LINE) hak_atomic_u64 keep_bytes;
-    hak_atomic_u64 free_peak_bytes;  /* since `keep` last moved; what keep may grow to */
+    hak_atomic_i64 free_peak_bytes, free_low_bytes; /* in this window of two seconds, of hak_free_unpurged() */
     hak_atomic_u64 judged_returned_bytes, judged_retouched_bytes; /* since keep was last judged */
-    hak_atomic_u64 keep_ms;          /* when keep last grew or shrank */
+    hak_atomic_u64 keep_ms;          /* when the window began */
+    hak_atomic_u64 returned_ms;      /* when memory last went back */
+    hak_atomic_u64 swept_bytes, swept_retouched_bytes; /* of these, by the sweep, since the delay was last judged */
+    hak_atomic_u64 delay_ms, delay_since_ms; /* learnt; 0: the option's */
     hak_atomic_u64 returned_bytes, retouched_bytes, return_calls; /* since the start */
 };
 extern struct hak_purge hak_purge;
 
+/* Free memory as it would be had nothing been returned lately: what the program's use makes of it, not we. */
+HAK_INLINE int64_t hak_free_unpurged(int64_t free_bytes) {
+    int64_t away = (int64_t)hak_load_relaxed(&hak_purge.judged_returned_bytes) -
+                   (int64_t)hak_load_relaxed(&hak_purge.judged_retouched_bytes);
+    return away > 0 ? free_bytes + away : free_bytes;
+}
+
 HAK_INLINE void hak_free_note(int64_t bytes, int64_t used_granules) {
-    if (bytes) hak_add(&hak_purge.free_bytes, bytes);
+    if (bytes) {
+        int64_t now = hak_free_unpurged(hak_add(&hak_purge.free_bytes, bytes) + bytes);
+        /* plain maxima and minima: who is lost between load and store comes again */
+        if (bytes < 0 && now < hak_load_relaxed(&hak_purge.free_low_bytes)) hak_store_relaxed(&hak_purge.free_low_bytes, now);
+        if (bytes > 0 && now > hak_load_relaxed(&hak_purge.free_peak_bytes)) hak_store_relaxed(&hak_purge.free_peak_bytes, now);
+    }
     if (used_granules) hak_add(&hak_purge.used_granules, used_granules);
 }
 
@@ -54,11 +72,19 @@ uint64_t hak_purge_bound(void);
 /* Would `more_bytes` of free memory on top of what there is break the bound? */
 bool hak_purge_over(int64_t more_bytes);
 
-/* Pages that had been returned at `returned_ms` are used again. */
-void hak_purge_note_retouch(uint64_t bytes, uint32_t returned_ms);
+/* Down to where the bound is enforced: its half, so that it is rare; where `keep` is the bound, not far below it. */
+uint64_t hak_purge_goal(void);
+
+/* Now, and in the lowest bit whether the sweep returns: for hak_chunk.returned_ms. */
+uint32_t hak_purge_stamp(bool by_sweep);
+/* Pages that had been returned at `stamp` are used again. */
+void hak_purge_note_retouch(uint64_t bytes, uint32_t stamp);
 
 /* Gives the ranges back and counts them; true when all went. */
-bool hak_purge_return(const struct hak_range *ranges, size_t count);
+bool hak_purge_return(const struct hak_range *ranges, size_t count, bool by_sweep);
+
+/* How long the sweep lets free pages be. */
+uint64_t hak_purge_delay_ms(void);
 
 /* The slab layer's: all granules of the chunk are the caller's, and no slab is in it. */
 extern void (*hak_purge_on_empty_chunk)(size_t number);

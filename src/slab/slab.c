@@ -100,12 +100,15 @@ void hak_slab_release_claimed(struct hak_slab *slab, int64_t *sum) {
     slab->place = HAK_SLAB_NONE;
     uint64_t returned = slab->returned;
     hak_absent_note(-((int64_t)hak_word_count(returned) << hak_slab_page_shift(class)));
+    bool went_back = slab->returned_once;
     hak_slab_unclaim(slab);
     unsigned pages = 1u << (HAK_GRANULE_SHIFT - hak_slab_page_shift(class));
     for (unsigned i = 0, run; i < class->granules; i += run) { /* granules that went back wholly are clean */
         bool clean = (~returned >> i * pages & hak_word_mask(0, pages)) == 0;
         for (run = 1; i + run < class->granules; run++)
             if (clean != ((~returned >> (i + run) * pages & hak_word_mask(0, pages)) == 0)) break;
+        if (clean && went_back) /* so that touching them again is seen */
+            hak_or(&hak_chunk_at(number)->ever, hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES) + i, run));
         hak_span_give(granule + i, run, clean ? HAK_SPAN_CLEAN : HAK_SPAN_DIRTY);
     }
 }
@@ -233,7 +236,7 @@ uint64_t hak_slab_free_pages_claimed(const struct hak_slab *slab) {
     return found;
 }
 
-static size_t pages_return(struct hak_slab *slab, uint64_t pages) {
+static size_t pages_return(struct hak_slab *slab, uint64_t pages, bool by_sweep) {
     struct hak_range ranges[32];
     size_t count = 0;
     uint64_t done = 0;
@@ -247,13 +250,13 @@ static size_t pages_return(struct hak_slab *slab, uint64_t pages) {
         done |= hak_word_mask(first, length);
         left &= ~done;
     }
-    if (!count || !hak_purge_return(ranges, count)) return 0;
+    if (!count || !hak_purge_return(ranges, count, by_sweep)) return 0;
     slab->returned |= done;
     hak_absent_note((int64_t)hak_word_count(done) << shift);
     slab->cold &= ~done;
     slab->returned_once = 1;
     size_t granule = hak_slab_granule(slab);
-    hak_store_relaxed(&hak_chunk_at(granule / HAK_CHUNK_GRANULES)->returned_ms, (uint32_t)hak_os_clock_ms());
+    hak_store_relaxed(&hak_chunk_at(granule / HAK_CHUNK_GRANULES)->returned_ms, hak_purge_stamp(by_sweep));
     return (size_t)hak_word_count(done) << shift;
 }
 
@@ -268,7 +271,7 @@ size_t hak_slab_account_claimed(struct hak_slab *slab, uint64_t free_pages, int6
     uint64_t pages = free_pages & hak_slab_pages(hak_slab_class(slab)) & ~slab->returned;
     pages_count(slab, hak_word_count(pages), sum);
     if (!pages || !hak_purge_over(0)) return 0;
-    size_t bytes = pages_return(slab, pages);
+    size_t bytes = pages_return(slab, pages, false);
     pages_count(slab, hak_word_count(pages & ~slab->returned), sum);
     return bytes;
 }
@@ -284,7 +287,7 @@ void hak_slab_estimate_claimed(struct hak_slab *slab, int64_t *sum) {
 size_t hak_slab_sweep_claimed(struct hak_slab *slab, bool all) {
     uint64_t pages = hak_slab_free_pages_claimed(slab) & ~slab->returned;
     uint64_t wanted = all ? pages : pages & slab->cold;
-    size_t bytes = wanted ? pages_return(slab, wanted) : 0;
+    size_t bytes = wanted ? pages_return(slab, wanted, !all) : 0;
     slab->cold = pages & ~slab->returned;
     pages_count(slab, hak_word_count(slab->cold), NULL);
     return bytes;

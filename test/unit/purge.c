@@ -27,7 +27,8 @@ static int64_t free_now(void) { return hak_load_relaxed(&hak_purge.free_bytes); 
 static void keep_set(uint64_t bytes) {
     hak_store_relaxed(&hak_purge.keep_bytes, bytes);
     hak_store_relaxed(&hak_purge.keep_ms, hak_os_clock_ms());
-    hak_store_relaxed(&hak_purge.free_peak_bytes, 0);
+    hak_store_relaxed(&hak_purge.free_peak_bytes, free_now());
+    hak_store_relaxed(&hak_purge.free_low_bytes, free_now());
     hak_store_relaxed(&hak_purge.judged_returned_bytes, 0);
     hak_store_relaxed(&hak_purge.judged_retouched_bytes, 0);
 }
@@ -123,32 +124,85 @@ static void memory_come_and_go(size_t bytes) {
     hak_purge_excess();
 }
 
-static void keep_grows_while_returned_memory_is_touched_at_once_and_halves_later(void **state) {
+static void windows_pass(unsigned count) { /* of two seconds each, without waiting for them */
+    for (unsigned i = 0; i < count; i++) {
+        hak_store_relaxed(&hak_purge.keep_ms, hak_os_clock_ms() - 2500);
+        hak_purge_excess();
+    }
+}
+
+static void keep_rises_at_the_first_return_that_is_touched_again_at_once(void **state) {
     (void)state;
     hak_purge_spans(0);
     keep_set(0);
     uint64_t before = hak_load_relaxed(&hak_purge.retouched_bytes);
-    for (unsigned i = 0; i < 12; i++) memory_come_and_go(64 * MIB);
+    for (unsigned i = 0; i < 3; i++) memory_come_and_go(64 * MIB); /* returned, touched again, kept */
     uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes);
     assert_true(hak_load_relaxed(&hak_purge.retouched_bytes) > before);
     assert_true(keep >= 64 * MIB); /* so that it is returned no more */
     assert_true(keep <= 256 * MIB); /* and not without end */
     uint64_t returned = hak_load_relaxed(&hak_purge.returned_bytes);
-    for (unsigned i = 0; i < 10; i++) {
-        size_t dirty, count = 32 * MIB / HAK_GRANULE_BYTES, granule = hak_span_take(count, 1, &dirty);
-        hak_span_give(granule, count, HAK_SPAN_DIRTY);
-        hak_purge_enforce();
+    for (unsigned i = 0; i < 10; i++) memory_come_and_go(32 * MIB);
+    assert_int_equal(hak_load_relaxed(&hak_purge.returned_bytes), returned);
+}
+
+static void what_comes_and_goes_stays_and_what_only_lies_there_goes(void **state) {
+    (void)state;
+    hak_purge_spans(0);
+    keep_set(0);
+    for (unsigned i = 0; i < 3; i++) memory_come_and_go(64 * MIB);
+    for (unsigned i = 0; i < 5; i++) {
+        windows_pass(1);
+        memory_come_and_go(64 * MIB);
+        assert_true(hak_load_relaxed(&hak_purge.keep_bytes) >= 64 * MIB);
     }
-    assert_true(hak_load_relaxed(&hak_purge.returned_bytes) - returned <= 64 * MIB);
-    for (unsigned i = 0; i < 40; i++) { /* two seconds each, without waiting for them */
-        hak_store_relaxed(&hak_purge.judged_returned_bytes, 0);
-        hak_store_relaxed(&hak_purge.keep_ms, hak_os_clock_ms() - 2500);
+    for (unsigned i = 0; i < 40; i++) {
         uint64_t last = hak_load_relaxed(&hak_purge.keep_bytes);
-        hak_purge_excess();
-        assert_true(hak_load_relaxed(&hak_purge.keep_bytes) <= (last < MIB ? 0 : last / 2));
+        windows_pass(1);
+        if (i > 0) assert_true(hak_load_relaxed(&hak_purge.keep_bytes) <= (last < MIB ? 0 : last / 2));
     }
     assert_int_equal(hak_load_relaxed(&hak_purge.keep_bytes), 0);
     hak_purge_spans(0);
+}
+
+static void sweep_all_chunks_twice(size_t number, size_t chunks) {
+    for (unsigned pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < chunks; i++) hak_purge_chunk(number + i, false);
+}
+
+static void the_sweep_waits_longer_when_it_was_too_early(void **state) {
+    (void)state;
+    hak_purge_spans(0);
+    keep_set(0);
+    uint64_t option = hak_purge_delay_ms();
+    size_t dirty, count = 64, granule = hak_span_take(count, 64, &dirty), number = granule / HAK_CHUNK_GRANULES;
+    hak_span_give(granule, count, HAK_SPAN_DIRTY);
+    hak_purge_spans(0); /* by the bound: says nothing of the delay */
+    assert_int_equal(hak_span_take(count, 64, &dirty), granule);
+    assert_int_equal(hak_purge_delay_ms(), option);
+    hak_span_give(granule, count, HAK_SPAN_DIRTY);
+    sweep_all_chunks_twice(number, 1);
+    assert_int_equal(hak_span_take(count, 64, &dirty), granule);
+    assert_int_equal(dirty, 0);
+    assert_int_equal(hak_purge_delay_ms(), 2 * option);
+    hak_store_relaxed(&hak_purge.delay_since_ms, hak_os_clock_ms() - 31000);
+    hak_purge_excess();
+    assert_int_equal(hak_purge_delay_ms(), option);
+    hak_span_give(granule, count, HAK_SPAN_DIRTY);
+    hak_purge_spans(0);
+}
+
+static void what_was_used_between_two_sweeps_is_not_cold(void **state) {
+    (void)state;
+    hak_purge_spans(0);
+    size_t dirty, granule = hak_span_take(8, 1, &dirty), number = granule / HAK_CHUNK_GRANULES;
+    hak_span_give(granule, 8, HAK_SPAN_DIRTY);
+    assert_int_equal(hak_purge_chunk(number, false), 0);
+    size_t again = hak_span_take(5, 1, &dirty);
+    assert_int_equal(again, granule);
+    hak_span_give(again, 5, HAK_SPAN_DIRTY);
+    assert_int_equal(hak_purge_chunk(number, false), 3 * HAK_GRANULE_BYTES);
+    assert_int_equal(hak_purge_chunk(number, false), 5 * HAK_GRANULE_BYTES);
 }
 
 static bool refuse_return(enum hak_os_call call) { return call == HAK_OS_RETURN; }
@@ -175,7 +229,10 @@ int main(void) {
         cmocka_unit_test(what_is_used_is_not_returned),
         cmocka_unit_test(excess_is_returned_down_to_half_the_bound),
         cmocka_unit_test(only_what_stayed_free_goes_with_a_sweep),
-        cmocka_unit_test(keep_grows_while_returned_memory_is_touched_at_once_and_halves_later),
+        cmocka_unit_test(keep_rises_at_the_first_return_that_is_touched_again_at_once),
+        cmocka_unit_test(what_comes_and_goes_stays_and_what_only_lies_there_goes),
+        cmocka_unit_test(the_sweep_waits_longer_when_it_was_too_early),
+        cmocka_unit_test(what_was_used_between_two_sweeps_is_not_cold),
         cmocka_unit_test(what_the_kernel_refuses_to_take_stays_counted),
     };
     return cmocka_run_group_tests(tests, start, NULL);
