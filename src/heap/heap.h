@@ -59,6 +59,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     int32_t clock_in, clock_step;        /* bytes until chores, a visit being HAK_VISIT_CLOCK; 0: something waits */
     uint64_t middle_ms;                  /* when the kept blocks last went back */
     int64_t free_sum;                    /* its part of hak_purge.free_bytes that is not added yet */
+    uint64_t opened_bytes;               /* of slabs, that were handed out for the first time since the heap was made */
     hak_atomic_u32 epoch;                /* the process it was last used in, see hak_epoch */
     uint32_t index;                      /* its name in the list of dead heaps - 1 */
     hak_slab_name pending;               /* slabs whose events met a claim */

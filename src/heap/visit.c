@@ -18,28 +18,31 @@
 
 void *(*hak_heap_on_shortage)(struct hak_heap *heap, unsigned class_index);
 
-/* The next word of a slab goes into the bin, but for its first block, which is the result; NULL when it has none
- * now, *claimed when a third thread is at it. */
-HAK_INLINE void *take(struct hak_heap *heap, unsigned class_index, struct hak_row *row, bool *claimed) {
-    unsigned index;
-    uint32_t count;
-    struct hak_slab *slab = row->slab;
-    *claimed = false;
-    if (HAK_UNLIKELY(!hak_slab_claim(slab))) {
-        *claimed = true;
-        return NULL;
-    }
-    uint64_t word = hak_slab_take_claimed(slab, row, &index, &count, &heap->free_sum);
-    hak_slab_unclaim(slab);
-    if (HAK_UNLIKELY(word == 0)) return NULL;
-    struct hak_bin *bin = &heap->bin[class_index];
-    size_t bytes = row->block_bytes;
+/* The bits that were just taken go into the bin, but for the first block, which is the result. */
+HAK_INLINE void *into_bin(struct hak_heap *heap, struct hak_row *row, unsigned index, uint64_t word, uint32_t count) {
+    size_t bytes = row->block_bytes, class_index = row->class_index;
     char *base = row->start + (size_t)index * 64 * bytes;
     heap->shelf[class_index].handed += count;
-    bin->base = base;
+    heap->bin[class_index].base = base;
     /* release: base before word, so that a forked child finds a pair that fits */
-    __atomic_store_n(&bin->word, word & (word - 1), __ATOMIC_RELEASE);
+    __atomic_store_n(&heap->bin[class_index].word, word & (word - 1), __ATOMIC_RELEASE);
     return base + hak_word_first(word) * bytes;
+}
+
+static void *take_claimed(struct hak_heap *heap, struct hak_row *row) {
+    uint32_t count;
+    uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, &heap->opened_bytes);
+    unsigned index = row->slab->cursor;
+    hak_slab_unclaim(row->slab);
+    return HAK_LIKELY(word != 0) ? into_bin(heap, row, index, word, count) : NULL;
+}
+
+/* The next word of a slab; NULL when it has none now, *claimed when a third thread is at it. */
+static void *take(struct hak_heap *heap, struct hak_row *row, bool *claimed) {
+    *claimed = !hak_slab_claim(row->slab);
+    if (HAK_UNLIKELY(*claimed)) return NULL;
+    hak_slab_turn_claimed(row->slab, row);
+    return take_claimed(heap, row);
 }
 
 static void become_full(struct hak_row *row) {
@@ -59,7 +62,7 @@ static void *take_from_strangers(struct hak_heap *heap, unsigned class_index) {
         uint32_t count = hak_slab_collect(row->slab);
         hak_row_arm(row, hak_row_out(row) - count, 1);
         HAK_COUNT(&heap->counters, collected, count);
-        void *block = take(heap, class_index, row, &claimed);
+        void *block = take(heap, row, &claimed);
         if (block) {
             HAK_COUNT(&heap->counters, visit_collect, 1);
             return block;
@@ -82,7 +85,7 @@ static void *take_from_partial(struct hak_heap *heap, unsigned class_index) {
         struct hak_row *row = hak_slab_row(slab);
         bool claimed;
         next = slab->next;
-        void *block = take(heap, class_index, row, &claimed);
+        void *block = take(heap, row, &claimed);
         if (claimed) continue;
         hak_list_remove(heap, slab);
         if (block) {
@@ -121,7 +124,7 @@ static void *take_from_new(struct hak_heap *heap, unsigned class_index) {
     heap->shelf[class_index].current = hak_slab_row(slab);
     bool claimed;
     void *block;
-    do block = take(heap, class_index, hak_slab_row(slab), &claimed);
+    do block = take(heap, hak_slab_row(slab), &claimed);
     while (HAK_UNLIKELY(claimed)); /* a sweep, at its one look */
     return block;
 }
@@ -167,18 +170,37 @@ void hak_visit_chores(struct hak_heap *heap) {
     hak_sweep_clock(heap);
 }
 
+/* The slab in use is claimed and has turned to its next word, but a whole window is not to be had there. */
+static HAK_NOINLINE void *visit_sparse(struct hak_heap *heap, struct hak_row *row) {
+    unsigned class_index = row->class_index;
+    void *block = take_claimed(heap, row);
+    if (HAK_UNLIKELY(block == NULL)) return visit_further(heap, class_index);
+    HAK_COUNT(&heap->counters, visit_next_word, 1);
+    return block;
+}
+
+HAK_INLINE void *visit(struct hak_heap *heap, unsigned class_index) {
+    struct hak_row *row = heap->shelf[class_index].current;
+    if (HAK_UNLIKELY(row == NULL || !hak_slab_claim(row->slab))) return visit_further(heap, class_index);
+    struct hak_slab *slab = row->slab;
+    uint32_t count;
+    hak_slab_turn_claimed(slab, row);
+    uint64_t word = hak_slab_take_plain_claimed(slab, row, &count);
+    if (word == 0) return visit_sparse(heap, row);
+    unsigned index = slab->cursor;
+    hak_slab_unclaim(slab);
+    HAK_COUNT(&heap->counters, visit_next_word, 1);
+    return into_bin(heap, row, index, word, count);
+}
+
+static HAK_NOINLINE void *visit_after_chores(struct hak_heap *heap, unsigned class_index) {
+    hak_visit_chores(heap);
+    return visit(heap, class_index);
+}
+
+/* Its usual way calls nothing, so that it needs no stack: all else is a tail call. */
 void *hak_visit(struct hak_heap *heap, unsigned class_index) {
     HAK_ASSERT(class_index > 0 && class_index < HAK_CLASS_COUNT && !heap->bin[class_index].word);
-    struct hak_shelf *shelf = &heap->shelf[class_index];
-    if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) hak_visit_chores(heap);
-    struct hak_row *row = shelf->current;
-    if (HAK_LIKELY(row != NULL)) {
-        bool claimed;
-        void *block = take(heap, class_index, row, &claimed);
-        if (HAK_LIKELY(block != NULL)) {
-            HAK_COUNT(&heap->counters, visit_next_word, 1);
-            return block;
-        }
-    }
-    return visit_further(heap, class_index);
+    if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) return visit_after_chores(heap, class_index);
+    return visit(heap, class_index);
 }

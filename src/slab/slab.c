@@ -47,6 +47,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->returned = dirty ? 0 : hak_slab_pages(class);
     hak_absent_note((int64_t)hak_word_count(slab->returned) << hak_slab_page_shift(class));
     slab->cold = 0;
+    slab->frontier = dirty ? UINT16_MAX : 0;
     hak_store_relaxed(&slab->counted_pages, 0);
     slab->returned_once = 0;
     struct hak_row *row = hak_slab_row(slab);
@@ -84,6 +85,13 @@ struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index) {
     return slab;
 }
 
+/* Its free pages are in use again. */
+static void uncount(struct hak_slab *slab, int64_t *sum) {
+    unsigned shift = slab->page_shift;
+    hak_free_note_in(sum, -((int64_t)hak_load_relaxed(&slab->counted_pages) << shift));
+    hak_store_relaxed(&slab->counted_pages, 0);
+}
+
 void hak_slab_release_claimed(struct hak_slab *slab, int64_t *sum) {
     const struct hak_class *class = hak_slab_class(slab);
     size_t granule = hak_slab_granule(slab), number = granule / HAK_CHUNK_GRANULES;
@@ -96,7 +104,7 @@ void hak_slab_release_claimed(struct hak_slab *slab, int64_t *sum) {
     hak_and(&hak_chunk_at(number)->slabs, ~(UINT64_C(1) << granule % HAK_CHUNK_GRANULES));
     for (unsigned i = 0; i < class->granules; i++) hak_store_release(&hak_granule_at(granule + i)->owner, NULL);
     hak_lines_give(number, class->word_count, slab->owner_line, slab->remote_line);
-    if (hak_load_relaxed(&slab->counted_pages)) hak_slab_uncount_claimed(slab, sum);
+    if (hak_load_relaxed(&slab->counted_pages)) uncount(slab, sum);
     slab->place = HAK_SLAB_NONE;
     uint64_t returned = slab->returned;
     hak_absent_note(-((int64_t)hak_word_count(returned) << hak_slab_page_shift(class)));
@@ -158,7 +166,8 @@ void hak_slab_chunk_empty(size_t number) {
 
 /* --- taking and collecting --- */
 
-void hak_slab_pages_used_claimed(struct hak_slab *slab, uint64_t pages) {
+/* They are resident again. */
+static HAK_NOINLINE void pages_used(struct hak_slab *slab, uint64_t pages) {
     uint64_t touched = slab->returned & pages;
     slab->returned &= ~pages;
     unsigned shift = slab->page_shift;
@@ -168,16 +177,35 @@ void hak_slab_pages_used_claimed(struct hak_slab *slab, uint64_t pages) {
     hak_purge_note_retouch((uint64_t)hak_word_count(touched) << shift, hak_load_relaxed(&chunk->returned_ms));
 }
 
-void hak_slab_uncount_claimed(struct hak_slab *slab, int64_t *sum) {
-    unsigned shift = slab->page_shift;
-    hak_free_note_in(sum, -((int64_t)hak_load_relaxed(&slab->counted_pages) << shift));
-    hak_store_relaxed(&slab->counted_pages, 0);
+/* The blocks from `first` to `last` are being handed out. */
+static void touch(struct hak_slab *slab, const struct hak_row *row, unsigned first, unsigned last) {
+    size_t start = (size_t)first * row->block_bytes, end = ((size_t)last + 1) * row->block_bytes - 1;
+    unsigned page = (unsigned)(start >> slab->page_shift), page_last = (unsigned)(end >> slab->page_shift);
+    uint64_t pages = hak_word_mask(page, page_last - page + 1);
+    slab->cold &= ~pages;
+    if (HAK_UNLIKELY(slab->returned & pages)) pages_used(slab, pages);
 }
 
-HAK_NOINLINE struct hak_word_part hak_slab_word_part(uint64_t word, unsigned most) { return hak_word_lowest(word, most); }
+/* Of the free blocks of word `index`, those that were handed out before; if they are few, a page of further ones too.
+ * First touch costs a fault a page, so that a visit a page costs nothing beside it. And a class of which the program holds
+ * little does not spread over a whole window: a quarter of one is enough, but in heaps so small that it does not matter. */
+static uint64_t open_page(struct hak_slab *slab, const struct hak_row *row, unsigned index, uint64_t word,
+                          uint64_t *opened_bytes) {
+    enum { STEP_BYTES = 4096, FREELY_BYTES = 64 << 10 };
+    unsigned from = slab->frontier > index * 64 ? slab->frontier - index * 64 : 0;
+    uint64_t ready = word & hak_word_mask(0, from), further = word & ~ready;
+    uint32_t window = hak_load_relaxed(&hak_window_blocks[row->class_index]);
+    if (!further) return ready;
+    if (ready && hak_word_count(ready) >= (*opened_bytes < FREELY_BYTES ? window : window / 4)) return ready;
+    unsigned step = row->block_bytes < STEP_BYTES ? STEP_BYTES / row->block_bytes : 1, next = hak_word_first(further);
+    unsigned to = next + step < 64 ? next + step : 64;
+    slab->frontier = (uint16_t)(index * 64 + to);
+    *opened_bytes += (uint64_t)(to - next) * row->block_bytes;
+    return word & hak_word_mask(0, to);
+}
 
-/* The words behind the cursor, then those before it; moves no cursor. */
-int hak_slab_word_further(const struct hak_slab *slab, const struct hak_row *row, unsigned index) {
+/* The words behind the cursor, then those before it; moves no cursor. -1: none. */
+static int word_further(const struct hak_slab *slab, const struct hak_row *row, unsigned index) {
     unsigned last = slab->last_word, i = index;
     for (unsigned tried = 0; tried < last; tried++) {
         i = i == last ? 0 : i + 1;
@@ -186,6 +214,32 @@ int hak_slab_word_further(const struct hak_slab *slab, const struct hak_row *row
         if (word) return (int)i;
     }
     return -1;
+}
+
+uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, uint32_t *count, int64_t *sum, uint64_t *opened_bytes) {
+    unsigned i = slab->cursor;
+    uint64_t all = hak_load_relaxed(&row->word[i]), word = all;
+    if (i == slab->last_word) word &= hak_class_valid(hak_slab_class(slab), i);
+    if (HAK_UNLIKELY(word == 0)) {
+        int further = word_further(slab, row, i);
+        if (further < 0) return 0;
+        i = (unsigned)further;
+        slab->cursor = (uint8_t)i;
+        all = word = hak_load_relaxed(&row->word[i]);
+        if (i == slab->last_word) word &= hak_class_valid(hak_slab_class(slab), i);
+    }
+    unsigned frontier = slab->frontier;
+    if (frontier < i * 64 + 64) word = open_page(slab, row, i, word, opened_bytes);
+    uint32_t window = hak_load_relaxed(&hak_window_blocks[row->class_index]);
+    struct hak_word_part part = { word, 64 };
+    if (window < 64) part = hak_word_lowest(word, window);
+    else if (~word) part.count = hak_word_count(word);
+    if (HAK_UNLIKELY(hak_load_relaxed(&slab->counted_pages))) uncount(slab, sum);
+    if (slab->frontier != frontier || hak_slab_absent_claimed(slab) | slab->cold)
+        touch(slab, row, i * 64 + hak_word_first(word), i * 64 + hak_word_last(part.bits));
+    hak_slab_taken_claimed(slab, row, i, all & ~part.bits, (uint32_t)part.count, window);
+    *count = (uint32_t)part.count;
+    return part.bits;
 }
 
 uint32_t hak_slab_collect(struct hak_slab *slab) {

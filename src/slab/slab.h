@@ -65,6 +65,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
     uint8_t returned_once;                /* under claim: pages of it went back since it was cut */
     uint8_t page_shift;                   /* hak_slab_page_shift() of its class */
     _Atomic(uint16_t) counted_pages;      /* written under claim: counted in hak_purge.free_bytes */
+    uint16_t frontier;                    /* a hint: blocks from here on were not handed out yet, and may not be resident */
 };
 HAK_STATIC(sizeof(struct hak_slab) == HAK_LINE);
 
@@ -158,15 +159,10 @@ void hak_slab_give_claimed(struct hak_slab *slab, struct hak_heap *heap);
 void hak_slab_chunk_empty(size_t number);
 void hak_slab_records_own(struct hak_slab *slab, struct hak_heap *heap);
 
-/* Takes up to a window of free blocks of one word: the taken bits and, in *index, their word; 0 when all words
- * are empty. The caller holds the claim. The row is armed for an event when all that the program now holds
- * has been freed. */
-HAK_INLINE uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, unsigned *index, uint32_t *count,
-                                         int64_t *sum);
-struct hak_word_part hak_slab_word_part(uint64_t word, unsigned most); /* hak_word_lowest(), out of the visit's way */
-int hak_slab_word_further(const struct hak_slab *slab, const struct hak_row *row, unsigned index); /* -1: none */
-void hak_slab_pages_used_claimed(struct hak_slab *slab, uint64_t pages); /* they are resident again */
-void hak_slab_uncount_claimed(struct hak_slab *slab, int64_t *sum); /* its free pages are in use again */
+/* Takes up to a window of free blocks of one word, if it can that at the cursor, which it moves there: the taken bits; 0
+ * when all words are empty. The caller holds the claim. The row is armed for an event when all that the program now holds
+ * has been freed. *opened_bytes grows by what is handed out for the first time. */
+uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, uint32_t *count, int64_t *sum, uint64_t *opened_bytes);
 
 /* Takes in what strangers gave back; returns how many blocks. A block that is free already ends the program. */
 uint32_t hak_slab_collect(struct hak_slab *slab);
@@ -194,51 +190,45 @@ HAK_INLINE bool hak_slab_mailed(struct hak_slab *slab) {
 /* Misuse that a slab finds (front/misuse.c has the words). */
 extern __attribute__((noreturn)) void (*hak_slab_misuse)(const char *function, const void *block);
 
-/* The blocks from `first` to `last` are being handed out. */
-HAK_INLINE void hak_slab_touch_claimed(struct hak_slab *slab, const struct hak_row *row, unsigned first, unsigned last) {
-    size_t start = (size_t)first * row->block_bytes, end = ((size_t)last + 1) * row->block_bytes - 1;
-    unsigned page = (unsigned)(start >> slab->page_shift), page_last = (unsigned)(end >> slab->page_shift);
-    uint64_t pages = hak_word_mask(page, page_last - page + 1);
-    slab->cold &= ~pages;
-    if (HAK_UNLIKELY(slab->returned & pages)) hak_slab_pages_used_claimed(slab, pages);
+/* The blocks of word `index` go out. */
+HAK_INLINE void hak_slab_taken_claimed(struct hak_slab *slab, struct hak_row *row, unsigned index, uint64_t left, uint32_t count,
+                                       uint32_t window) {
+    uint32_t held = hak_row_out(row);
+    /* cleared before the bin shows them: a thread that vanishes between loses blocks, never doubles them */
+    hak_store_release(&row->word[index], left);
+    slab->exact = 0;
+    hak_row_arm(row, held + count, held > window ? held : window);
 }
 
-HAK_INLINE uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, unsigned *index, uint32_t *count,
-                                         int64_t *sum) {
+/* Moves the cursor to the word from which the next blocks should come; it may be empty. */
+HAK_INLINE void hak_slab_turn_claimed(struct hak_slab *slab, const struct hak_row *row) {
     unsigned i = slab->cursor;
-    uint64_t all = hak_load_relaxed(&row->word[i]), word = all;
-    if (all == 0 && i < slab->last_word) {
-        /* a quarter of what lies below is free again: dense beats untouched */
-        i = HAK_UNLIKELY(row->countdown < i * 48u) ? 0 : i + 1;
-        slab->cursor = (uint8_t)i;
-        all = word = hak_load_relaxed(&row->word[i]);
+    uint64_t word = hak_load_relaxed(&row->word[i]);
+    uint32_t below = i * 64 + (word ? hak_word_first(word) : 64);
+    if (i > 0 && hak_row_out(row) * 4 < below * 3) slab->cursor = 0; /* a quarter of what lies below is free: dense beats untouched */
+    else if (word == 0 && i < slab->last_word) slab->cursor = (uint8_t)(i + 1);
+}
+
+/* Of the pages up to the frontier, those that are not resident; of the others perhaps some. */
+HAK_INLINE uint64_t hak_slab_absent_claimed(const struct hak_slab *slab) {
+    return slab->returned & -(uint64_t)slab->returned_once;
+}
+
+/* What hak_slab_take_claimed does where nothing is in the way: the word at the cursor, not the slab's last, has a whole window
+ * of free blocks or is all free, and no page needs a look. Else 0, and nothing has changed. */
+HAK_INLINE uint64_t hak_slab_take_plain_claimed(struct hak_slab *slab, struct hak_row *row, uint32_t *count) {
+    unsigned i = slab->cursor, first;
+    uint64_t word = hak_load_relaxed(&row->word[i]), taken = ~UINT64_C(0);
+    if ((hak_slab_absent_claimed(slab) | slab->cold | hak_load_relaxed(&slab->counted_pages)) != 0) return 0;
+    if ((i == slab->last_word) | (slab->frontier < i * 64 + 64)) return 0;
+    uint32_t window = hak_load_relaxed(&hak_window_blocks[row->class_index]);
+    if (window < 64) {
+        if (word == 0 || (first = hak_word_first(word)) + window > 64) return 0;
+        taken = ~UINT64_C(0) >> (64 - window) << first;
     }
-    if (i == slab->last_word) word &= hak_class_valid(hak_slab_class(slab), i);
-    if (HAK_UNLIKELY(word == 0)) {
-        int further = hak_slab_word_further(slab, row, i);
-        if (further < 0) return 0;
-        i = (unsigned)further;
-        slab->cursor = (uint8_t)i;
-        all = word = hak_load_relaxed(&row->word[i]);
-        if (i == slab->last_word) word &= hak_class_valid(hak_slab_class(slab), i);
-    }
-    uint32_t window = hak_load_relaxed(&hak_window_blocks[row->class_index]), taken_count = window;
-    unsigned first = hak_word_first(word);
-    uint64_t wanted = ~UINT64_C(0) >> (64 - window) << first, taken = wanted;
-    if ((word & wanted) != wanted || first + window > 64) {
-        struct hak_word_part part = hak_slab_word_part(word, window);
-        taken = part.bits;
-        taken_count = (uint32_t)part.count;
-    }
-    /* cleared before the bin shows them: a thread that vanishes between loses blocks, never doubles them */
-    hak_store_release(&row->word[i], all & ~taken);
-    if (HAK_UNLIKELY(hak_load_relaxed(&slab->counted_pages))) hak_slab_uncount_claimed(slab, sum);
-    if (HAK_UNLIKELY(slab->returned | slab->cold)) hak_slab_touch_claimed(slab, row, i * 64 + first, i * 64 + hak_word_last(taken));
-    uint32_t held = hak_row_out(row);
-    slab->exact = 0;
-    hak_row_arm(row, held + taken_count, held > window ? held : window);
-    *index = i;
-    *count = taken_count;
+    if ((word & taken) != taken) return 0;
+    hak_slab_taken_claimed(slab, row, i, word & ~taken, window, window);
+    *count = window;
     return taken;
 }
 

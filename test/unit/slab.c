@@ -34,19 +34,30 @@ static int start(void **state) {
     return 0;
 }
 
+static uint64_t opened; /* bytes, as a heap counts them */
+
 static struct hak_slab *slab_cut(unsigned c) {
     struct hak_slab *slab = hak_slab_cut(&heap, c);
     assert_non_null(slab);
     return slab;
 }
 
+/* As a visit takes: the plain way where that will do. */
+static uint64_t slab_next(struct hak_slab *slab, unsigned *index, uint32_t *count) {
+    struct hak_row *row = hak_slab_row(slab);
+    hak_slab_turn_claimed(slab, row);
+    uint64_t word = hak_slab_take_plain_claimed(slab, row, count);
+    if (!word) word = hak_slab_take_claimed(slab, row, count, NULL, &opened);
+    *index = slab->cursor;
+    return word;
+}
+
 /* Takes all its blocks; gives how many. */
 static unsigned slab_drain(struct hak_slab *slab) {
-    struct hak_row *row = hak_slab_row(slab);
     unsigned index, taken = 0;
     uint32_t count;
     assert_true(hak_slab_claim(slab));
-    while (hak_slab_take_claimed(slab, row, &index, &count, NULL)) taken += count;
+    while (slab_next(slab, &index, &count)) taken += count;
     hak_slab_unclaim(slab);
     return taken;
 }
@@ -115,7 +126,7 @@ static void every_block_is_taken_once_by_windows(void **state) {
         unsigned total = 0, index;
         uint32_t count;
         assert_true(hak_slab_claim(slab));
-        while ((word = hak_slab_take_claimed(slab, row, &index, &count, NULL)) != 0) {
+        while ((word = slab_next(slab, &index, &count)) != 0) {
             assert_true(index < class->word_count && !(seen[index] & word));
             assert_true((word & ~hak_class_valid(class, index)) == 0); /* never the surplus */
             assert_int_equal(count, hak_word_count(word));
@@ -132,6 +143,51 @@ static void every_block_is_taken_once_by_windows(void **state) {
     }
 }
 
+static uint32_t slab_take(struct hak_slab *slab) {
+    unsigned index;
+    uint32_t count = 0;
+    assert_true(hak_slab_claim(slab));
+    slab_next(slab, &index, &count);
+    hak_slab_unclaim(slab);
+    return count;
+}
+
+static void what_was_never_handed_out_is_opened_by_the_page(void **state) {
+    (void)state;
+    opened = UINT64_C(1) << 30; /* a large heap's */
+    struct hak_slab *slab = slab_cut(HAK_SMALL_CLASS_MAX);
+    slab->frontier = 0; /* as in pages that nobody used */
+    assert_int_equal(slab_take(slab), 4);
+    assert_int_equal(slab_take(slab), 4);
+    for (unsigned i = 0; i < 8; i++) block_give(slab, i);
+    assert_int_equal(slab_take(slab), 8); /* as long as these are a quarter of a window, nothing else is opened */
+    for (unsigned i = 0; i < 8; i += 4) block_give(slab, i);
+    assert_int_equal(slab_take(slab), 2 + 4);
+    assert_int_equal(slab->frontier, 12);
+    slab_end(slab);
+    opened = 0;
+    slab = slab_cut(HAK_SMALL_CLASS_MAX);
+    slab->frontier = 0;
+    while (opened < 64 << 10) assert_int_equal(slab_take(slab), 4);
+    assert_int_equal(slab->frontier, 64);
+    slab_end(slab);
+}
+
+static void the_lowest_words_are_taken_again_when_a_quarter_below_is_free(void **state) {
+    (void)state;
+    struct hak_slab *slab = slab_cut(4);
+    slab->frontier = UINT16_MAX;
+    for (unsigned taken = 0; taken < 3 * 64;) taken += slab_take(slab);
+    assert_int_equal(slab->cursor, 2);
+    for (unsigned i = 0; i < 47; i++) block_give(slab, i);
+    slab_take(slab);
+    assert_int_equal(slab->cursor, 3); /* 47 of 192: not a quarter */
+    for (unsigned i = 47; i < 128; i++) block_give(slab, i);
+    slab_take(slab);
+    assert_int_equal(slab->cursor, 0);
+    slab_end(slab);
+}
+
 static void free_and_out_are_the_capacity_whatever_happens(void **state) {
     (void)state;
     uint64_t dice = 29;
@@ -146,7 +202,7 @@ static void free_and_out_are_the_capacity_whatever_happens(void **state) {
             uint32_t count;
             if (what == 0) {
                 assert_true(hak_slab_claim(slab));
-                uint64_t word = hak_slab_take_claimed(slab, row, &index, &count, NULL);
+                uint64_t word = slab_next(slab, &index, &count);
                 hak_slab_unclaim(slab);
                 for (; word; word &= word - 1) held[held_count++] = index * 64 + hak_word_first(word);
             } else if (what < 3 && held_count) {
@@ -319,7 +375,7 @@ static void a_sweep_returns_what_was_free_at_the_last_one_too(void **state) {
     uint32_t count = 0;
     assert_true(hak_slab_claim(slab));
     slab->cursor = 0;
-    uint64_t word = hak_slab_take_claimed(slab, hak_slab_row(slab), &index, &count, NULL); /* warm again */
+    uint64_t word = slab_next(slab, &index, &count); /* warm again */
     size_t bytes = hak_slab_sweep_claimed(slab, false);
     hak_slab_unclaim(slab);
     assert_true(word != 0 && count < all / 2);
@@ -363,7 +419,7 @@ static void free_pages_are_counted_until_blocks_are_taken(void **state) {
     assert_int_equal(hak_load_relaxed(&hak_purge.free_bytes) - before, (int64_t)hak_word_count(hak_slab_pages(class)) << shift);
     unsigned index;
     uint32_t count;
-    assert_true(hak_slab_take_claimed(slab, hak_slab_row(slab), &index, &count, NULL) != 0);
+    assert_true(slab_next(slab, &index, &count) != 0);
     assert_int_equal(hak_load_relaxed(&hak_purge.free_bytes), before);
     hak_slab_unclaim(slab);
     hak_options.free_max_mb = bound;
@@ -408,6 +464,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_slab_is_all_free_and_known_to_every_granule),
         cmocka_unit_test(every_block_is_taken_once_by_windows),
+        cmocka_unit_test(what_was_never_handed_out_is_opened_by_the_page),
+        cmocka_unit_test(the_lowest_words_are_taken_again_when_a_quarter_below_is_free),
         cmocka_unit_test(free_and_out_are_the_capacity_whatever_happens),
         cmocka_unit_test(a_block_that_two_gave_back_is_found),
         cmocka_unit_test(a_block_that_a_stranger_gave_back_again_is_found_at_the_slabs_end),
