@@ -113,6 +113,50 @@ HAKMEM_API void hak_stats_get(struct hak_stats *stats, size_t bytes);
  * returns the length that the whole text has without the NUL. Never allocates. */
 HAKMEM_API size_t hak_stats_json(char *text, size_t bytes);
 
+/* --- what is learnt (docs/learning.md) --------------------------------------------------------- */
+
+enum hak_learn_stage { HAK_LEARN_OFF, HAK_LEARN_LEARN, HAK_LEARN_CANARY, HAK_LEARN_FROZEN };
+enum hak_rating_state { HAK_RATING_IN, HAK_RATING_ASIDE, HAK_RATING_SPENT, HAK_RATING_OUT, HAK_RATING_BARRED };
+enum { HAK_RATING_COUNT_MAX = 16, HAK_STAGE_CHANGE_COUNT_MAX = 32 };
+
+/* A strategy among the others; gains are over the default, in millionths of its cost. */
+struct hak_rating {
+    char strategy[16];
+    int64_t gain_millionths, error_millionths;
+    int32_t elo, elo_error;
+    uint32_t duels;
+    uint32_t state; /* enum hak_rating_state */
+};
+struct hak_stage_change_stats {
+    uint64_t ms; /* since the process began */
+    uint32_t from, to; /* enum hak_learn_stage */
+    char reason[24];   /* docs/learning.md */
+    char strategy[16]; /* in force after it */
+    int64_t number[2]; /* what they are depends on the reason */
+};
+struct hak_learn_stats {
+    uint32_t version; /* 1 */
+    uint32_t pid;     /* the process that wrote this; a child's differs until its first look at the clock */
+    uint32_t stage, policy;
+    char strategy[16];        /* in force now: in LEARN and CANARY it changes with every window */
+    char frozen_strategy[16]; /* the one that was chosen last */
+    uint64_t time_ms;         /* of this state, since the process began */
+    uint64_t windows, duels, void_duels;
+    int64_t noise_millionths; /* standard deviation of a duel */
+    int64_t gain_millionths, gain_error_millionths; /* of the chosen one, proved by duels of the final */
+    uint64_t gain_duels;
+    uint64_t change_count;    /* stage changes so far; the last ones are in change[], oldest first */
+    uint32_t rating_count, change_rows;
+    struct hak_rating rating[HAK_RATING_COUNT_MAX];
+    struct hak_stage_change_stats change[HAK_STAGE_CHANGE_COUNT_MAX];
+    /* the last window: its cost in nanoseconds by part, visits, and the resident bytes of the allocator */
+    uint64_t window_ms, window_work_ns, window_fault_ns, window_memory_ns, window_visits, window_resident_bytes;
+};
+
+/* Fills the first `bytes` bytes of *stats. A state that is being written this moment is waited for no longer than a few tries;
+ * then everything is 0 but version. */
+HAKMEM_API void hak_learn_stats(struct hak_learn_stats *stats, size_t bytes);
+
 /* --- options at run time ---------------------------------------------------------------------- */
 
 /* Names as in docs/options.md, with or without HAKMEM_, in either case. Set returns 0, ENOENT (no such

@@ -76,6 +76,10 @@ static void json_classes(struct sink *sink, const struct hak_stats *stats) {
     hak_text_str(&sink->text, "\n  ]\n");
 }
 
+void (*hak_report_on_json)(struct hak_text *text, void (*row_end)(void *context), void *context);
+
+static void json_row_end(void *sink) { sink_row(sink); }
+
 static void json_write(struct sink *sink, const struct hak_stats *stats) {
     hak_text_str(&sink->text, "{\n  \"version\": \"" HAKMEM_VERSION "\",\n  ");
     json_number(sink, "pid", hak_os_pid());
@@ -91,6 +95,8 @@ static void json_write(struct sink *sink, const struct hak_stats *stats) {
     json_number(sink, "heap_count", stats->heap_count);
     json_number(sink, "dead_heap_count", stats->dead_heap_count);
     json_counters(sink, stats);
+    if (hak_report_on_json)
+        hak_report_on_json(&sink->text, json_row_end, sink);
     json_classes(sink, stats);
     hak_text_str(&sink->text, "}\n");
 }

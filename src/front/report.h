@@ -5,7 +5,7 @@
 #ifndef HAK_FRONT_REPORT_H
 #define HAK_FRONT_REPORT_H
 
-#include "base/attr.h"
+#include "base/text.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,6 +21,9 @@ void hak_report_at_exit(void);
 
 /* The readable report, to a descriptor, at any time. */
 void hak_report_write(int fd);
+
+/* A further member of the JSON object, with its comma; start.c sets it. After each row of at most 1 KiB it calls row_end. */
+extern void (*hak_report_on_json)(struct hak_text *text, void (*row_end)(void *context), void *context);
 
 /* The line that names a file which cannot be written; for others who write files. */
 void hak_report_failure_say(const char *what, const char *path, int error);

@@ -10,6 +10,7 @@
 
 #include "front/describe.h"
 #include "front/report.h"
+#include "learn/learn.h"
 #include "memory/purge.h"
 #include "os/os.h"
 #include "rules/options.h"
@@ -70,6 +71,7 @@ bool hak_start(void) {
     uint32_t nobody = 0;
     if (!hak_cas(&started, &nobody, 1)) return true;
     pthread_atfork(NULL, NULL, child_begins); /* may allocate: all is ready */
+    pthread_atfork(NULL, hak_learn_forked, NULL);
     return true;
 }
 
@@ -107,10 +109,15 @@ __attribute__((constructor(101))) static void program_begins(void) {
     options_read();
     if (HAK_OPT(stats) || hak_options.report[0]) hak_report_at_start();
     if (HAK_OPT(crash_report)) hak_crash_at_start(hak_describe_address);
+    hak_learn_start();
+    hak_report_on_json = hak_learn_json;
     if (HAK_OPT(background) && hak_start()) {
         background_start();
         pthread_atfork(NULL, NULL, background_start);
     }
 }
 
-__attribute__((destructor(101))) static void program_ends(void) { hak_report_at_exit(); }
+__attribute__((destructor(101))) static void program_ends(void) {
+    hak_learn_end();
+    hak_report_at_exit();
+}

@@ -175,6 +175,8 @@ void hak_mail_take(struct hak_heap *heap);
 
 /* Looks at the clock, sweeps if that is due, and says when to look again. */
 void hak_sweep_clock(struct hak_heap *heap);
+/* Upper layers' clock: called on a visit, at most once per 20 ms in the process; may not allocate. NULL: nobody listens. */
+extern void (*hak_sweep_on_tick)(uint64_t now_ms);
 /* Looks at every slab and span; `all`: returns all free pages, else those that are cold. Gives bytes. */
 size_t hak_sweep_all(bool all);
 /* Free memory broke its bound: returns spans, and if that is not enough pages that slabs have counted. */

@@ -17,6 +17,8 @@ enum { STEP_MS = 20, TICKS = 1 << 21, CHUNKS_PER_100_MS = 64, CLOCK_STEP_MAX = 1
 
 static hak_atomic_u64 last_ms, hand;
 
+void (*hak_sweep_on_tick)(uint64_t now_ms);
+
 static size_t sweep_chunk(size_t number, bool all, uint64_t *slabs) {
     size_t bytes = 0;
     for (uint64_t live = hak_chunk_slabs(number); live; live &= live - 1) {
@@ -32,16 +34,8 @@ static size_t sweep_chunk(size_t number, bool all, uint64_t *slabs) {
     return bytes + hak_purge_chunk(number, all);
 }
 
-static void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
-    heap->tick = ticks + TICKS;
-    hak_mail_left(heap);
-    uint64_t now = hak_os_clock_ms(), last = hak_load_relaxed(&last_ms);
-    if (now - heap->middle_ms >= HAK_OPT(purge_delay_ms)) {
-        heap->middle_ms = now;
-        hak_middle_flush(heap);
-    }
-    if (now - last < STEP_MS || !hak_cas(&last_ms, &last, now)) return;
-    if (last == 0) return; /* the first look at the clock */
+/* The caller has moved the step's time on from `last` to `now`. */
+static HAK_NOINLINE void sweep_step(struct hak_heap *heap, uint64_t now, uint64_t last) {
     static hak_atomic_u64 word_bytes = HAK_WORD_BYTES; /* what the windows were made for; the option may change at any time */
     if (hak_load_relaxed(&word_bytes) != HAK_OPT(word_bytes)) {
         hak_store_relaxed(&word_bytes, HAK_OPT(word_bytes));
@@ -55,6 +49,20 @@ static void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
     uint64_t at = hak_add(&hand, count), slabs = 0;
     for (uint64_t i = 0; i < count; i++) sweep_chunk((at + i) % top, false, &slabs);
     HAK_COUNT(&heap->counters, sweep_slab, slabs);
+    void (*on_tick)(uint64_t) = __atomic_load_n(&hak_sweep_on_tick, __ATOMIC_ACQUIRE);
+    if (on_tick) on_tick(now);
+}
+
+static void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
+    heap->tick = ticks + TICKS;
+    hak_mail_left(heap);
+    uint64_t now = hak_os_clock_ms(), last = hak_load_relaxed(&last_ms);
+    if (now - heap->middle_ms >= HAK_OPT(purge_delay_ms)) {
+        heap->middle_ms = now;
+        hak_middle_flush(heap);
+    }
+    if (now - last < STEP_MS || !hak_cas(&last_ms, &last, now)) return;
+    if (last != 0) sweep_step(heap, now, last); /* else it is the first look at the clock */
 }
 
 /* Reading the clock was two fifths of a visit's time. Visits that follow close upon one another look at every sixteenth;

@@ -145,7 +145,7 @@ static unsigned draw_blindly(struct hak_tournament *t) {
     return i;
 }
 
-static void pair_next(struct hak_tournament *t) {
+void hak_tournament_pair(struct hak_tournament *t) {
     enum { TRIES = 24 };
     unsigned a, b, players = 0, fewest = 0;
     for (unsigned i = 0; i < t->count; i++) {
@@ -301,7 +301,26 @@ void hak_tournament_start(struct hak_tournament *t, unsigned count, uint64_t see
     t->dice = seed;
     noise_update(t);
     fit(t);
-    pair_next(t);
+    hak_tournament_pair(t);
+}
+
+void hak_tournament_bar(struct hak_tournament *t, unsigned rival) {
+    t->rival[rival].state = HAK_RIVAL_BARRED;
+    if (t->stage == HAK_TOURNAMENT_FINAL && t->champion == rival) t->stage = HAK_TOURNAMENT_FIELD;
+    if (t->stage != HAK_TOURNAMENT_OVER) hak_tournament_pair(t);
+}
+
+void hak_tournament_anew(struct hak_tournament *t) {
+    uint32_t count = t->count, windows = t->windows;
+    uint8_t states[HAK_RIVALS_MAX], controls[HAK_RIVALS_MAX];
+    for (unsigned i = 0; i < count; i++) states[i] = t->rival[i].state, controls[i] = t->rival[i].is_control;
+    hak_tournament_start(t, count, t->dice);
+    for (unsigned i = 0; i < count; i++) {
+        t->rival[i].state = states[i] == HAK_RIVAL_BARRED ? HAK_RIVAL_BARRED : HAK_RIVAL_IN;
+        t->rival[i].is_control = controls[i];
+    }
+    t->windows = windows;
+    hak_tournament_pair(t);
 }
 
 void hak_tournament_again(struct hak_tournament *t) {
@@ -316,7 +335,7 @@ void hak_tournament_again(struct hak_tournament *t) {
     t->duels = t->void_duels = t->finals = t->winner = 0;
     noise_update(t);
     fit(t);
-    pair_next(t);
+    hak_tournament_pair(t);
 }
 
 unsigned hak_tournament_now(const struct hak_tournament *t) {
@@ -329,7 +348,7 @@ bool hak_tournament_window(struct hak_tournament *t, double log_cost) {
     t->cost[t->step++] = log_cost;
     if (t->step < 4) return false;
     duel_end(t);
-    if (t->stage != HAK_TOURNAMENT_OVER) pair_next(t);
+    if (t->stage != HAK_TOURNAMENT_OVER) hak_tournament_pair(t);
     return true;
 }
 

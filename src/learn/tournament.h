@@ -65,6 +65,15 @@ void hak_tournament_start(struct hak_tournament *t, unsigned count, uint64_t see
 /* Old duels count a quarter; nobody is out; the field begins anew. */
 void hak_tournament_again(struct hak_tournament *t);
 
+/* All that duels have told is forgotten; who takes part stays. */
+void hak_tournament_anew(struct hak_tournament *t);
+
+/* The rival takes no part any more. */
+void hak_tournament_bar(struct hak_tournament *t, unsigned rival);
+
+/* Draws the next duel; for a caller who has just set states. */
+void hak_tournament_pair(struct hak_tournament *t);
+
 /* Which strategy the next window is to run under. */
 unsigned hak_tournament_now(const struct hak_tournament *t);
 

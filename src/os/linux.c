@@ -162,6 +162,14 @@ size_t hak_os_resident_bytes(void) {
     return pages * hak_os_page_bytes();
 }
 
+struct hak_os_usage hak_os_usage(void) {
+    struct rusage now;
+    if (HAK_SYS2(SYS_getrusage, RUSAGE_SELF, &now) != 0) return (struct hak_os_usage){ 0, 0 };
+    return (struct hak_os_usage){ (uint64_t)(now.ru_utime.tv_sec + now.ru_stime.tv_sec) * 1000000 +
+                                      (uint64_t)(now.ru_utime.tv_usec + now.ru_stime.tv_usec),
+                                  (uint64_t)now.ru_minflt };
+}
+
 bool hak_os_secure(void) { return getauxval(AT_SECURE) != 0; }
 unsigned hak_os_pid(void) { return (unsigned)HAK_SYS1(SYS_getpid, 0); }
 unsigned hak_os_tid(void) { return (unsigned)HAK_SYS1(SYS_gettid, 0); }

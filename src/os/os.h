@@ -45,6 +45,11 @@ int hak_os_move(void *from, void *to, size_t bytes);
 size_t hak_os_page_bytes(void);
 size_t hak_os_address_limit(void);    /* RLIMIT_AS in bytes, SIZE_MAX if none */
 size_t hak_os_resident_bytes(void);   /* of this process; 0 if unknown */
+size_t hak_os_memory_limit(void);     /* the lower of RLIMIT_AS and the cgroup's memory.max; SIZE_MAX if none */
+struct hak_os_usage {
+    uint64_t cpu_us, fault_count; /* of all threads: user and system time; page faults served without reading */
+};
+struct hak_os_usage hak_os_usage(void);
 bool hak_os_secure(void);             /* AT_SECURE: the environment is not to be trusted */
 unsigned hak_os_pid(void);
 unsigned hak_os_tid(void);

@@ -267,8 +267,12 @@ unsigned hak_option_index(const char *name) {
     return row ? (unsigned)(row - hak_option_rows) : (unsigned)HAK_OPTION_COUNT;
 }
 
+uint64_t hak_option_pins(void) {
+    return __atomic_load_n(&pinned, __ATOMIC_SEQ_CST);
+}
+
 bool hak_option_is_pinned(unsigned index) {
-    return __atomic_load_n(&pinned, __ATOMIC_SEQ_CST) >> index & 1;
+    return hak_option_pins() >> index & 1;
 }
 
 bool hak_option_steer(unsigned index, uint64_t value) {

@@ -50,6 +50,7 @@ extern const struct hak_option_row hak_option_rows[HAK_OPTION_COUNT];
 /* --- for src/learn: settings that nobody asked for ---
  * A row that the environment or hak_option_set() has set is pinned: it is the user's, for good. */
 bool hak_option_is_pinned(unsigned index);
+uint64_t hak_option_pins(void); /* all of them, a bit for each row */
 
 /* Sets a numeric ANY option unless it is pinned or the value is outside its range; says whether it is set now. */
 bool hak_option_steer(unsigned index, uint64_t value);

@@ -1,0 +1,271 @@
+/* learn.c - see learn.h. The clock of learning: windows are opened and closed here, the stages are cycle.c's.
+ *
+ * Owns:      the process's one struct hak_cycle.
+ * Calm:      nothing is explored in the first second, for a second after a fork, or while memory is within an eighth of
+ *            its limit; then the choice frozen last is in force.
+ * Measured:  a window's end costs 1.1 us with one heap (docs/learning.md), every 50 ms at most.
+ */
+#include "learn/learn.h"
+
+#include "heap/heap.h"
+#include "learn/cycle.h"
+#include "learn/maths.h"
+#include "learn/shown.h"
+#include "learn/strategy.h"
+#include "memory/large.h"
+#include "rules/options.h"
+
+#include <string.h>
+
+/* The stage policy where HAKMEM_EVO_POLICY says nothing: the one place. */
+enum { EVO_DEFAULT = HAK_EVO_AUTO };
+
+enum {
+    FIRST_MS = 1000, AFTER_FORK_MS = 1000, LOOK_MS = 1000, LIMIT_MS = 10 * 1000, PAUSE_MS = 200,
+    WINDOW_VISITS = 2000, WINDOW_CPU_US = 50 * 1000, WINDOW_MS_MAX = 30 * 1000,
+    LOOKS_EACH_CENSUS = 10, CENSUS_CHUNKS_MAX = 512,
+};
+
+static struct {
+    hak_atomic_u32 lock;
+    hak_atomic_u64 due_ms;    /* nothing to do before; read without the lock */
+    hak_atomic_u64 fork_ms;
+    hak_atomic_u32 epoch;     /* of the process that wrote all this; 0: nobody yet */
+    hak_atomic_u32 chosen;    /* the strategy frozen last: what a child keeps */
+    hak_atomic_u64 unseen, sites_all;
+    /* under the lock: */
+    uint32_t applied;
+    bool is_begun, is_paused, is_open;
+    uint32_t looks;
+    uint64_t start_ms, limit_ms, limit_bytes, pins;
+    struct hak_sums opened;
+    struct hak_measure last;
+    struct hak_cycle cycle;
+} learn;
+
+static enum hak_evo_policy evo_policy;
+
+static bool lock_try(void) {
+    uint32_t seen = hak_load_relaxed(&learn.lock), epoch = hak_load_relaxed(&hak_epoch);
+    return seen != epoch && hak_cas(&learn.lock, &seen, epoch); /* an older epoch's holder is gone */
+}
+static void unlock(void) { hak_store_release(&learn.lock, 0); }
+
+static uint64_t hurried(uint64_t ms) { return ms / HAK_OPT(learn_hurry); }
+
+static uint64_t seed_make(void) {
+    return HAK_OPT(learn_seed) ? HAK_OPT(learn_seed) : hak_os_ticks() * 2 + hak_os_pid() * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static void due_in(uint64_t now, uint64_t ms) { hak_store_relaxed(&learn.due_ms, now + ms); }
+
+static void apply(unsigned strategy) {
+    if (learn.applied == strategy) return;
+    learn.applied = strategy;
+    hak_strategy_apply(strategy);
+}
+
+/* Puts the cycle's strategy into force; a window opens when what the one before it did is no longer seen. */
+static void next_begins(uint64_t now) {
+    uint64_t wait = learn.cycle.stage == HAK_STAGE_FROZEN ? 0 : hurried(hak_strategy_memory_ms(learn.applied, learn.cycle.strategy));
+    apply(learn.cycle.strategy);
+    hak_store_relaxed(&learn.chosen, learn.cycle.chosen);
+    learn.is_open = false;
+    due_in(now, wait);
+}
+
+static void shown_write(uint64_t now) { hak_shown_write(&learn.cycle, &learn.last, now - learn.start_ms); }
+
+static void cycle_make(uint64_t now) {
+    uint32_t plays = 0, controls = 0;
+    for (unsigned i = 0; i < HAK_STRATEGY_COUNT; i++) {
+        plays |= (uint32_t)hak_strategy_plays(i) << i;
+        controls |= hak_strategy_at(i)->is_control << i;
+    }
+    learn.pins = hak_option_pins();
+    hak_cycle_start(&learn.cycle, evo_policy, HAK_STRATEGY_COUNT, plays, controls, (uint32_t)HAK_OPT(learn_hurry), seed_make(), now);
+    learn.start_ms = now;
+    hak_store_relaxed(&learn.epoch, hak_load_relaxed(&hak_epoch));
+    learn.is_begun = learn.is_paused = learn.is_open = false;
+    learn.limit_ms = learn.looks = 0;
+    memset(&learn.last, 0, sizeof learn.last);
+}
+
+/* Another thread of the parent may have been in the middle of anything here: only the choice, one word, is believed. */
+static void child_begins(uint64_t now) {
+    unsigned chosen = hak_load_relaxed(&learn.chosen);
+    cycle_make(now);
+    if (chosen < HAK_STRATEGY_COUNT) hak_cycle_inherit(&learn.cycle, chosen, now);
+    learn.applied = HAK_STRATEGY_COUNT; /* whatever the knobs stand at */
+    apply(learn.cycle.strategy);
+    hak_shown_reset();
+    shown_write(now);
+}
+
+static bool is_calm(uint64_t now) {
+    uint64_t forked = hak_load_relaxed(&learn.fork_ms);
+    if (forked && now - forked < hurried(AFTER_FORK_MS)) return false;
+    return learn.limit_bytes == SIZE_MAX || learn.last.resident_bytes < learn.limit_bytes / 8 * 7;
+}
+
+/* The user has set an option while the program runs: some strategies may be the same now. */
+static void pins_look(uint64_t now) {
+    uint32_t barred = 0;
+    if (hak_option_pins() == learn.pins) return;
+    learn.pins = hak_option_pins();
+    for (unsigned i = 1; i < HAK_STRATEGY_COUNT; i++) barred |= (uint32_t)!hak_strategy_plays(i) << i;
+    hak_cycle_bar(&learn.cycle, barred, now);
+    if (learn.cycle.stage != HAK_STAGE_FROZEN) next_begins(now);
+}
+
+static void limit_look(uint64_t now) {
+    if (now < learn.limit_ms) return;
+    learn.limit_ms = now + hurried(LIMIT_MS);
+    learn.limit_bytes = hak_os_memory_limit();
+    hak_cycle_limit(&learn.cycle, learn.limit_bytes, now);
+}
+
+static uint64_t live_count(void) {
+    struct hak_census census;
+    if (hak_load_relaxed(&hak_chunk_top) > CENSUS_CHUNKS_MAX) return 0;
+    hak_census_take(&census);
+    uint64_t live = hak_load_relaxed(&hak_large_live_bytes) > 0 ? (uint64_t)hak_load_relaxed(&hak_large_live_bytes) : 0;
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++)
+        if ((int64_t)census.live[c] > 0) live += census.live[c] * hak_classes[c].block_bytes;
+    return live;
+}
+
+/* FROZEN: a look per second at sums that exist anyway. */
+static void frozen_look(uint64_t now) {
+    struct hak_sums sums;
+    hak_sums_read(&sums, now);
+    due_in(now, hurried(LOOK_MS));
+    if (!learn.is_open) {
+        learn.is_open = true;
+        learn.opened = sums;
+        return;
+    }
+    uint64_t live = evo_policy == HAK_EVO_AUTO && learn.looks++ % LOOKS_EACH_CENSUS == 0 ? live_count() : 0;
+    hak_measure_between(&learn.last, &learn.opened, &sums);
+    learn.opened = sums;
+    hak_cycle_window(&learn.cycle, &learn.last, live, now);
+    uint64_t all = hak_exchange(&learn.sites_all, 0), unseen = hak_exchange(&learn.unseen, 0);
+    if (all > 1 << 20 && unseen > all / 4)
+        hak_cycle_wake(&learn.cycle, HAK_REASON_new_sites, (int64_t)(1000 * unseen / all), (int64_t)(all >> 10), now);
+    if (learn.cycle.stage != HAK_STAGE_FROZEN) next_begins(now);
+    shown_write(now);
+}
+
+static void window_look(uint64_t now) {
+    struct hak_sums sums;
+    uint64_t cpu_us = (hurried(WINDOW_CPU_US) > 10000 ? hurried(WINDOW_CPU_US) : 10000) * learn.cycle.window_times;
+    uint64_t visits = (hurried(WINDOW_VISITS) > 500 ? hurried(WINDOW_VISITS) : 500) * learn.cycle.window_times;
+    hak_sums_read(&sums, now);
+    if (!learn.is_open) {
+        learn.is_open = true;
+        learn.opened = sums;
+        due_in(now, cpu_us / 1000);
+        return;
+    }
+    uint64_t elapsed = now - learn.opened.time_ms;
+    if (sums.cpu_us - learn.opened.cpu_us < cpu_us || sums.visits < learn.opened.visits + visits) {
+        if (elapsed > WINDOW_MS_MAX) { /* the program is idle: such a window says nothing */
+            hak_cycle_spoilt(&learn.cycle);
+            next_begins(now);
+        } else {
+            due_in(now, elapsed < 40 ? 20 : elapsed > 2000 ? 1000 : elapsed / 2);
+        }
+        return;
+    }
+    hak_measure_between(&learn.last, &learn.opened, &sums);
+    unsigned before = learn.applied, stage = learn.cycle.stage;
+    hak_cycle_window(&learn.cycle, &learn.last, 0, now);
+    if (learn.cycle.strategy != before || learn.cycle.stage != stage) {
+        next_begins(now);
+    } else { /* the end of one window is the beginning of the next */
+        learn.opened = sums;
+        due_in(now, cpu_us / 1000);
+    }
+    shown_write(now);
+}
+
+static void look(uint64_t now) {
+    if (hak_load_relaxed(&learn.epoch) == 0) { /* not at start: a program that ends at once pays no page for it */
+        cycle_make(now);
+        shown_write(now);
+    }
+    if (!learn.is_begun) {
+        if (now - learn.start_ms < hurried(FIRST_MS)) {
+            due_in(learn.start_ms, hurried(FIRST_MS));
+            return;
+        }
+        learn.is_begun = true;
+        hak_cycle_begin(&learn.cycle, now);
+        next_begins(now);
+        shown_write(now);
+        return;
+    }
+    limit_look(now);
+    pins_look(now);
+    bool explores = learn.cycle.stage != HAK_STAGE_FROZEN;
+    if (explores && !is_calm(now)) {
+        if (!learn.is_paused) hak_cycle_spoilt(&learn.cycle);
+        learn.is_paused = true;
+        learn.is_open = false;
+        learn.last.resident_bytes = 0; /* looked at anew */
+        apply(learn.cycle.chosen);
+        due_in(now, hurried(PAUSE_MS));
+        return;
+    }
+    if (learn.is_paused) {
+        learn.is_paused = false;
+        next_begins(now);
+        return;
+    }
+    if (explores) window_look(now);
+    else frozen_look(now);
+}
+
+static void tick(uint64_t now) {
+    uint32_t epoch = hak_load_relaxed(&hak_epoch);
+    if (HAK_LIKELY(hak_load_relaxed(&learn.epoch) == epoch && now < hak_load_relaxed(&learn.due_ms))) return;
+    if (!lock_try()) return;
+    uint32_t made_in = hak_load_relaxed(&learn.epoch);
+    if (HAK_UNLIKELY(made_in != 0 && made_in != epoch)) child_begins(now);
+    look(now);
+    unlock();
+}
+
+/* --- from outside --- */
+
+static enum hak_evo_policy policy_wanted(void) {
+    static const char names[][8] = { "auto", "learn", "canary", "frozen", "off" };
+    const char *wanted = hak_options.evo_policy;
+    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (hak_name_same(wanted, names[i])) return HAK_OPT(disable_elo) && i < HAK_EVO_FROZEN ? HAK_EVO_FROZEN : i;
+    if (wanted[0]) {
+        char bytes[256];
+        struct hak_text text = HAK_TEXT(bytes);
+        hak_text_str(&text, "hakmem: HAKMEM_EVO_POLICY=");
+        hak_text_foreign(&text, wanted, 32);
+        hak_text_format(&text, " is none of auto, learn, canary, frozen, off; the default %s is used", names[EVO_DEFAULT]);
+        hak_text_end_line(&text);
+        hak_os_write(2, bytes, hak_text_held(&text));
+    }
+    return HAK_OPT(disable_elo) ? HAK_EVO_FROZEN : EVO_DEFAULT;
+}
+
+void hak_learn_start(void) {
+    evo_policy = policy_wanted();
+    if (evo_policy == HAK_EVO_OFF) return;
+    __atomic_store_n(&hak_sweep_on_tick, tick, __ATOMIC_RELEASE);
+}
+
+void hak_learn_forked(void) { hak_store_relaxed(&learn.fork_ms, hak_os_clock_ms()); }
+
+void hak_learn_end(void) {}
+
+void hak_learn_sites(uint64_t unseen, uint64_t all) {
+    hak_add(&learn.unseen, unseen);
+    hak_add(&learn.sites_all, all);
+}
