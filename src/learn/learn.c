@@ -84,7 +84,7 @@ static void cycle_make(uint64_t now) {
     }
     learn.pins = hak_option_pins();
     hak_cycle_start(&learn.cycle, evo_policy, HAK_STRATEGY_COUNT, plays, controls, (uint32_t)HAK_OPT(learn_hurry), seed_make(), now);
-    learn.start_ms = now;
+    learn.start_ms = now ? now : 1;
     hak_store_relaxed(&learn.epoch, hak_load_relaxed(&hak_epoch));
     learn.is_begun = learn.is_paused = learn.is_open = false;
     learn.limit_ms = learn.looks = 0;
@@ -190,15 +190,13 @@ static void window_look(uint64_t now) {
 }
 
 static void look(uint64_t now) {
-    if (hak_load_relaxed(&learn.epoch) == 0) { /* not at start: a program that ends at once pays no page for it */
-        cycle_make(now);
-        shown_write(now);
-    }
     if (!learn.is_begun) {
+        if (!learn.start_ms) learn.start_ms = now;
         if (now - learn.start_ms < hurried(FIRST_MS)) {
             due_in(learn.start_ms, hurried(FIRST_MS));
             return;
         }
+        if (hak_load_relaxed(&learn.epoch) == 0) cycle_make(learn.start_ms); /* who ends before pays nothing for it */
         learn.is_begun = true;
         hak_cycle_begin(&learn.cycle, now);
         next_begins(now);
@@ -228,9 +226,10 @@ static void look(uint64_t now) {
 
 static void tick(uint64_t now) {
     uint32_t epoch = hak_load_relaxed(&hak_epoch);
-    if (HAK_LIKELY(hak_load_relaxed(&learn.epoch) == epoch && now < hak_load_relaxed(&learn.due_ms))) return;
-    if (!lock_try()) return;
     uint32_t made_in = hak_load_relaxed(&learn.epoch);
+    if (HAK_LIKELY((made_in == epoch || made_in == 0) && now < hak_load_relaxed(&learn.due_ms))) return;
+    if (!lock_try()) return;
+    made_in = hak_load_relaxed(&learn.epoch);
     if (HAK_UNLIKELY(made_in != 0 && made_in != epoch)) child_begins(now);
     look(now);
     unlock();
@@ -264,6 +263,18 @@ void hak_learn_start(void) {
 void hak_learn_forked(void) { hak_store_relaxed(&learn.fork_ms, hak_os_clock_ms()); }
 
 void hak_learn_end(void) {}
+
+void hak_learn_json(struct hak_text *text, void (*row_end)(void *context), void *context) {
+    bool on = __atomic_load_n(&hak_sweep_on_tick, __ATOMIC_RELAXED) == tick;
+    if (on && hak_load_relaxed(&learn.epoch) == 0 && lock_try()) { /* asked for in its first second */
+        if (hak_load_relaxed(&learn.epoch) == 0) {
+            cycle_make(hak_os_clock_ms());
+            shown_write(learn.start_ms);
+        }
+        unlock();
+    }
+    hak_shown_json(text, row_end, context);
+}
 
 void hak_learn_sites(uint64_t unseen, uint64_t all) {
     hak_add(&learn.unseen, unseen);

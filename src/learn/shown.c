@@ -2,7 +2,6 @@
 #include "learn/shown.h"
 
 #include "base/text.h"
-#include "learn/learn.h"
 #include "learn/strategy.h"
 #include "os/os.h"
 
@@ -119,7 +118,7 @@ static const char stage_names[][8] = { "off", "learn", "canary", "frozen" };
 static const char policy_names[][8] = { "auto", "learn", "canary", "frozen", "off" };
 static const char state_names[][8] = { "in", "aside", "spent", "out", "barred" };
 
-void hak_learn_json(struct hak_text *text, void (*row_end)(void *context), void *context) {
+void hak_shown_json(struct hak_text *text, void (*row_end)(void *context), void *context) {
     struct hak_learn_stats stats;
     hak_learn_stats(&stats, sizeof stats);
     hak_text_format(text, "\"learn\": {\n    \"stage\": \"%s\", \"policy\": \"%s\", \"strategy\": \"%s\", \"frozen_strategy\": \"%s\",\n",

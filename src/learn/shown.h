@@ -8,6 +8,7 @@
 #define HAK_LEARN_SHOWN_H
 
 #include "base/atomic.h"
+#include "base/text.h"
 #include "hakmem/hakmem.h"
 #include "learn/cycle.h"
 
@@ -18,6 +19,9 @@ struct hak_shown {
 extern struct hak_shown hak_learn_shown;
 
 void hak_shown_write(const struct hak_cycle *cycle, const struct hak_measure *last, uint64_t time_ms);
+
+/* "learn": {...},; row_end is called after each line of at most 1 KiB. */
+void hak_shown_json(struct hak_text *text, void (*row_end)(void *context), void *context);
 
 /* In a child, where a writer may have vanished. */
 void hak_shown_reset(void);

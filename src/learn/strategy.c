@@ -30,12 +30,16 @@ unsigned hak_strategy_named(const char *name) {
     return i;
 }
 
-bool hak_knob_is(unsigned option) {
-    for (unsigned i = 0; i < HAK_STRATEGY_SAVED; i++)
-        for (const struct hak_knob *knob = hak_strategy_at(i)->knob; knob->option; knob++)
-            if (knob->option == option) return true;
-    return false;
-}
+#define KNOB(option) (UINT64_C(1) << HAK_O_##option)
+#undef K
+#define K(option, value) | KNOB(option)
+#define HAK_STRATEGY(id, control, text, ...) __VA_ARGS__
+static const uint64_t knobs_all = 0
+#include "learn/strategies.def"
+    ;
+#undef HAK_STRATEGY
+
+bool hak_knob_is(unsigned option) { return option < HAK_OPTION_COUNT && (knobs_all >> option & 1); }
 
 static uint64_t value_in(const struct hak_knob *knobs, unsigned option) {
     for (; knobs->option; knobs++)
@@ -46,9 +50,10 @@ static uint64_t value_in(const struct hak_knob *knobs, unsigned option) {
 uint64_t hak_strategy_value(unsigned strategy, unsigned option) { return value_in(hak_strategy_at(strategy)->knob, option); }
 
 static bool same(const struct hak_knob *a, const struct hak_knob *b, bool but_pinned) {
-    for (unsigned option = 1; option < HAK_OPTION_COUNT; option++)
-        if (hak_knob_is(option) && !(but_pinned && hak_option_is_pinned(option)) && value_in(a, option) != value_in(b, option))
-            return false;
+    for (uint64_t left = knobs_all & ~(but_pinned ? hak_option_pins() : 0); left; left &= left - 1) {
+        unsigned option = (unsigned)__builtin_ctzll(left);
+        if (value_in(a, option) != value_in(b, option)) return false;
+    }
     return true;
 }
 
