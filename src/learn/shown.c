@@ -57,8 +57,8 @@ static void publish(const struct hak_learn_stats *stats) {
     const uint64_t *from = (const uint64_t *)(const void *)stats;
     uint64_t sequence = hak_load_relaxed(&hak_learn_shown.sequence);
     hak_store_relaxed(&hak_learn_shown.sequence, sequence + 1);
-    atomic_thread_fence(memory_order_release); /* pairs with the reader's acquire fence: who saw a new word sees it odd */
-    for (unsigned i = 0; i < sizeof *stats / 8; i++) hak_store_relaxed(&hak_learn_shown.word[i], from[i]);
+    /* release: pairs with the reader's acquire; who saw a new word sees the number odd, or moved on */
+    for (unsigned i = 0; i < sizeof *stats / 8; i++) hak_store_release(&hak_learn_shown.word[i], from[i]);
     hak_store_release(&hak_learn_shown.sequence, sequence + 2);
 }
 
@@ -103,8 +103,7 @@ HAK_EXPORT void hak_learn_stats(struct hak_learn_stats *stats, size_t bytes) {
     bool whole = false;
     for (unsigned i = 0; i < TRIES && !whole; i++) {
         uint64_t before = hak_load_acquire(&hak_learn_shown.sequence);
-        for (unsigned k = 0; k < sizeof all / 8; k++) to[k] = hak_load_relaxed(&hak_learn_shown.word[k]);
-        atomic_thread_fence(memory_order_acquire);
+        for (unsigned k = 0; k < sizeof all / 8; k++) to[k] = hak_load_acquire(&hak_learn_shown.word[k]);
         whole = before % 2 == 0 && hak_load_relaxed(&hak_learn_shown.sequence) == before;
     }
     if (!whole) memset(&all, 0, sizeof all);

@@ -64,7 +64,7 @@ static void *watch(void *argument)
     return NULL;
 }
 
-static void child_live(void)
+EXPECT_UNUSED static void child_live(void)
 {
     struct random_state random = {seed * 5};
     struct hak_learn_stats stats = {0};
