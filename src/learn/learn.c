@@ -17,8 +17,9 @@
 
 #include <string.h>
 
-/* The stage policy where HAKMEM_EVO_POLICY says nothing: the one place. */
-enum { EVO_DEFAULT = HAK_EVO_AUTO };
+/* The stage policy where HAKMEM_EVO_POLICY says nothing, the one place: who names a policy file wants to learn. Others are
+ * left alone until auto has been measured in their kind of program (docs/learning.md). */
+enum { EVO_DEFAULT = HAK_EVO_FROZEN, EVO_DEFAULT_WITH_FILE = HAK_EVO_AUTO };
 
 enum {
     FIRST_MS = 1000, AFTER_FORK_MS = 1000, LOOK_MS = 1000, LIMIT_MS = 10 * 1000, PAUSE_MS = 200,
@@ -240,6 +241,7 @@ static void tick(uint64_t now) {
 static enum hak_evo_policy policy_wanted(void) {
     static const char names[][8] = { "auto", "learn", "canary", "frozen", "off" };
     const char *wanted = hak_options.evo_policy;
+    enum hak_evo_policy usual = hak_options.policy[0] ? EVO_DEFAULT_WITH_FILE : EVO_DEFAULT;
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
         if (hak_name_same(wanted, names[i])) return HAK_OPT(disable_elo) && i < HAK_EVO_FROZEN ? HAK_EVO_FROZEN : i;
     if (wanted[0]) {
@@ -247,11 +249,11 @@ static enum hak_evo_policy policy_wanted(void) {
         struct hak_text text = HAK_TEXT(bytes);
         hak_text_str(&text, "hakmem: HAKMEM_EVO_POLICY=");
         hak_text_foreign(&text, wanted, 32);
-        hak_text_format(&text, " is none of auto, learn, canary, frozen, off; the default %s is used", names[EVO_DEFAULT]);
+        hak_text_format(&text, " is none of auto, learn, canary, frozen, off; the default %s is used", names[usual]);
         hak_text_end_line(&text);
         hak_os_write(2, bytes, hak_text_held(&text));
     }
-    return HAK_OPT(disable_elo) ? HAK_EVO_FROZEN : EVO_DEFAULT;
+    return HAK_OPT(disable_elo) ? HAK_EVO_FROZEN : usual;
 }
 
 void hak_learn_start(void) {
