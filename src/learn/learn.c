@@ -19,7 +19,7 @@
 
 /* The stage policy where HAKMEM_EVO_POLICY says nothing, the one place: who names a policy file wants to learn. Others are
  * left alone until auto has been measured in their kind of program (docs/learning.md). */
-enum { EVO_DEFAULT = HAK_EVO_FROZEN, EVO_DEFAULT_WITH_FILE = HAK_EVO_AUTO };
+static const enum hak_evo_policy evo_default = HAK_EVO_FROZEN, evo_default_with_file = HAK_EVO_AUTO;
 
 enum {
     FIRST_MS = 1000, AFTER_FORK_MS = 1000, LOOK_MS = 1000, LIMIT_MS = 10 * 1000, PAUSE_MS = 200,
@@ -241,7 +241,7 @@ static void tick(uint64_t now) {
 static enum hak_evo_policy policy_wanted(void) {
     static const char names[][8] = { "auto", "learn", "canary", "frozen", "off" };
     const char *wanted = hak_options.evo_policy;
-    enum hak_evo_policy usual = hak_options.policy[0] ? EVO_DEFAULT_WITH_FILE : EVO_DEFAULT;
+    enum hak_evo_policy usual = hak_options.policy[0] ? evo_default_with_file : evo_default;
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
         if (hak_name_same(wanted, names[i])) return HAK_OPT(disable_elo) && i < HAK_EVO_FROZEN ? HAK_EVO_FROZEN : i;
     if (wanted[0]) {
