@@ -12,6 +12,8 @@ mod elf;
 mod library;
 mod options;
 mod process;
+#[allow(dead_code)]
+mod profile;
 mod shared_objects;
 mod stats;
 mod summary;
