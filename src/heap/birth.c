@@ -10,6 +10,7 @@
 #include "heap/heap.h"
 
 #include "memory/purge.h"
+#include "os/stack.h"
 
 #include <string.h>
 
@@ -143,6 +144,7 @@ struct hak_heap *hak_heap_birth(void) {
     hak_store_relaxed(&heap->state, HAK_HEAP_LIVE);
     hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch));
     heap->clock_in = 0;
+    heap->stack_top = hak_os_stack_top();
     hak_self = heap;
     if (adopted) HAK_COUNT(&heap->counters, heap_adopted, 1);
     else HAK_COUNT(&heap->counters, heap_born, 1);

@@ -65,6 +65,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     hak_slab_name pending;               /* slabs whose events met a claim */
     uint32_t is_survivor;                /* 1: its thread forked, and vanished threads' heaps wait for it */
     uint32_t is_short;                   /* 1: all that is free is being given back, because memory is short */
+    uintptr_t stack_top;                 /* of its thread: hak_os_stack_top(), for watch/key.h */
     struct hak_heap *left_mail;          /* a dead heap that this one's thread posted to, and did not deliver */
     struct hak_batch batch;
     struct hak_shelf shelf[HAK_CLASS_COUNT];

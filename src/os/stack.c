@@ -1,0 +1,33 @@
+/* stack.c - see stack.h.
+ *
+ * The main thread's stack is where the kernel put it; the loader keeps the stack pointer of the program's entry, below
+ * arguments and environment, so their lengths do not matter. Another thread's control block stands at the top of its
+ * stack, where glibc and musl put it, also on stacks that the program brought (pthread_attr_setstack).
+ *
+ * Rejected:  pthread_getattr_np(): it reads /proc/self/maps, with stdio, for the main thread, and allocates; the stack
+ *            pointer at a thread's first allocation: not the same from run to run.
+ */
+#include "os/stack.h"
+
+extern void *__libc_stack_end __attribute__((weak)); /* glibc's loader */
+extern char **environ;
+
+enum { STACK_BYTES_MAX = 1 << 30 };
+
+static uintptr_t thread_pointer(void) {
+#if defined(__x86_64__)
+    uintptr_t at;
+    __asm__("mov %%fs:0, %0" : "=r"(at));
+    return at;
+#else
+    return (uintptr_t)__builtin_thread_pointer();
+#endif
+}
+
+uintptr_t hak_os_stack_top(void) {
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0), thread = thread_pointer();
+    if (thread - here < STACK_BYTES_MAX) return thread; /* above us, and near: a thread that was made */
+    void **end = &__libc_stack_end;
+    if (end && *end) return (uintptr_t)*end;
+    return (uintptr_t)environ; /* musl: as good, while the number of arguments is the same */
+}

@@ -1,0 +1,11 @@
+/* stack.h - where the calling thread's stack begins. */
+#ifndef HAK_OS_STACK_H
+#define HAK_OS_STACK_H
+
+#include "base/attr.h"
+
+/* An address at the top of the calling thread's stack, the same distance from the thread's first frame in every
+ * thread and in every run of a program. No system call, no memory of the stack is read. */
+uintptr_t hak_os_stack_top(void);
+
+#endif
