@@ -41,6 +41,16 @@ const BENCH_EXAMPLES: &str = "Examples:
 The exit status is 0 if it was measured, 1 if HAKMEM itself failed in a row, 2 for wrong arguments,
 125 without a library, 130 after Ctrl-C: what was measured until then is shown and written.";
 
+const RECORD_EXAMPLES: &str = "Examples:
+  hakmem record -p 4711 -o a.hakprof         ten seconds of a running process
+  hakmem record -p 4711 --seconds 600 --rate 64K -o a.hakprof
+  hakmem leaks a.hakprof                     what grows
+  hakmem pins a.hakprof                      what keeps pages from going back
+  hakmem pprof a.hakprof -o a.pb.gz          for go tool pprof
+
+The process is not stopped, and needs to be started with the library only. The system's ptrace rules
+decide who may look at whom; `hakmem doctor -p PID` says what they say.";
+
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
     .usage(AnsiColor::Green.on_default().bold())
@@ -68,6 +78,13 @@ enum Commands {
     Options(cmd::options::Arguments),
     /// Say what on this machine or in a program keeps the library from working well
     Doctor(cmd::doctor::Arguments),
+    /// Record which code of a running process asks for memory, and what it keeps
+    #[command(after_help = RECORD_EXAMPLES)]
+    Record(cmd::record::Arguments),
+    /// Write what a recording process has recorded until now
+    Dump(cmd::record::DumpArguments),
+    /// Turn a profile into one that `go tool pprof` reads
+    Pprof(cmd::pprof::Arguments),
     /// Compare the library with other allocators: time, memory, what an operation costs
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(bench::Arguments),
@@ -98,6 +115,9 @@ pub fn run() -> Result<u8, Failure> {
         }
         Some(Commands::Options(arguments)) => cmd::options::run(&arguments),
         Some(Commands::Doctor(arguments)) => cmd::doctor::run(&arguments),
+        Some(Commands::Record(arguments)) => cmd::record::run(&arguments),
+        Some(Commands::Dump(arguments)) => cmd::record::dump(&arguments),
+        Some(Commands::Pprof(arguments)) => cmd::pprof::run(&arguments),
         Some(Commands::Bench(arguments)) => bench::run(&arguments),
         Some(Commands::BenchLaunch) => bench::serve(),
         None => Err(Failure::usage("no command given; hakmem --help lists them")),

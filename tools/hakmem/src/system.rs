@@ -37,6 +37,11 @@ pub fn overcommit_mode() -> Option<u64> {
     trimmed("/proc/sys/vm/overcommit_memory")?.parse().ok()
 }
 
+/// Yama's rule on who may read another process's memory: 0 its user, 1 its parent, 2 root, 3 nobody; None: no Yama.
+pub fn ptrace_scope() -> Option<u64> {
+    trimmed("/proc/sys/kernel/yama/ptrace_scope")?.parse().ok()
+}
+
 pub fn mapping_count_max() -> Option<u64> {
     trimmed("/proc/sys/vm/max_map_count")?.parse().ok()
 }

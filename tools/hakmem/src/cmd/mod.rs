@@ -2,4 +2,6 @@
 
 pub mod doctor;
 pub mod options;
+pub mod pprof;
+pub mod record;
 pub mod run;

@@ -6,5 +6,6 @@
 pub mod file;
 pub mod interval;
 pub mod model;
+pub mod pprof;
 #[cfg(test)]
 pub mod sample;

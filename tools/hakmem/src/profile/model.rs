@@ -139,8 +139,11 @@ pub struct Stack {
     pub lifetimes: Vec<u64>,
     /// Live bytes by age; likewise.
     pub ages: Vec<u64>,
-    pub classes: Vec<ClassShare>, // of live blocks
-    pub threads: Vec<ThreadShare>,
+    pub classes: Vec<ClassShare>,  // of live blocks
+    pub threads: Vec<ThreadShare>, // of live blocks
+    /// Live bytes at the end by birth, in equal slices of the recording, oldest first; empty: not known. What a
+    /// program made once lies in the first slices, what it uses for a while in the last; what leaks, in all.
+    pub live_by_birth: Vec<u64>,
     pub live_over_time: Vec<LiveAt>, // by time; empty: only the end is known
 }
 
@@ -168,7 +171,6 @@ pub struct ClassShare {
 #[serde(default)]
 pub struct ThreadShare {
     pub thread: u32, // in Profile.threads
-    pub allocated_bytes: u64,
     pub live_bytes: u64,
 }
 
@@ -229,7 +231,7 @@ pub struct Pin {
     pub stack: u32,
     pub pinned_bytes: u64, // its share of the sparse bytes of its classes
     pub page_count: u64,
-    pub held_bytes: u64, // live bytes of its own in these classes
+    pub held_bytes: u64, // live bytes of its own in these classes, as requested
     pub held_count: u64,
     pub old_bytes: u64,     // of these, in old blocks
     pub age_us_median: u64, // of its live blocks

@@ -36,7 +36,8 @@ pub fn profile() -> Profile {
             live_bytes: live,
             old_bytes: live / 2,
         }],
-        threads: vec![ThreadShare { thread: 0, allocated_bytes: allocated, live_bytes: live }],
+        threads: vec![ThreadShare { thread: 0, live_bytes: live }],
+        live_by_birth: if leaks { vec![live / 16; 16] } else { vec![live, 0, 0, 0] },
         live_over_time: (0..=10)
             .map(|at| {
                 let bytes = if leaks { live * at / 10 } else { live };

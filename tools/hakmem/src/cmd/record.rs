@@ -1,0 +1,205 @@
+//! `hakmem record` and `hakmem dump`: what a running process allocates, where, and what lives, as a profile.
+//!
+//! record starts the recording, waits, reads, and ends it again; dump reads a recording that is going on. The process
+//! is never stopped, and goes on as before when this command ends, however it ends.
+
+use crate::profile::file;
+use crate::profile::model::Profile;
+use crate::recording::attach::{Attached, Taken};
+use crate::recording::convert::{self, Subject, Tick};
+use crate::recording::pages::{Census, Residence};
+use crate::recording::raw::Tables;
+use crate::recording::subject;
+use crate::text::{self, Failure};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The process, which runs with the library
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: u32,
+
+    /// How long; Ctrl-C ends it earlier
+    #[arg(short, long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    seconds: u64,
+
+    /// Mean distance between two samples in allocated bytes; less sees more, and costs more
+    #[arg(long, value_name = "BYTES", value_parser = rate_parse)]
+    rate: Option<u64>,
+
+    /// Where to write the profile
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+#[derive(clap::Args)]
+pub struct DumpArguments {
+    /// The process, which records
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: u32,
+
+    /// Where to write the profile
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+const RATE_DEFAULT: u64 = 512 << 10;
+
+/// 65536, 64K, 1M.
+fn rate_parse(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 1 << 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    let rate = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    rate.filter(|rate| (256..=1 << 40).contains(rate)).ok_or_else(|| "from 256 bytes to 1024 GiB".to_owned())
+}
+
+pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    let attached = Attached::open(arguments.pid)?;
+    // Before ten seconds go by for nothing.
+    writable_check(&arguments.output)?;
+    let was_on = attached.published()?.is_on != 0;
+    let pid = arguments.pid;
+    if was_on {
+        let rate = attached.published()?.rate_bytes;
+        let wanted = arguments.rate.filter(|wanted| *wanted != rate);
+        let kept = wanted.map_or(String::new(), |wanted| format!("; --rate {wanted} is not used"));
+        text::line_to_stderr(&format!("hakmem: process {pid} records already, and goes on afterwards{kept}"));
+    } else if attached.start(arguments.rate.unwrap_or(RATE_DEFAULT))? == Taken::NotYet {
+        text::line_to_stderr(&format!(
+            "hakmem: process {pid} has not allocated for a second; it records when it does"
+        ));
+    }
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        let _ = signal_hook::flag::register(signal, ended.clone());
+    }
+    let watched = watch(&attached, Duration::from_secs(arguments.seconds), &ended);
+    // Also after a failure: what we began ends with us.
+    let stopped = if was_on { Ok(Taken::Yes) } else { attached.stop() };
+    let (mut moment, ticks) = watched?;
+    moment.subject.is_attached |= !was_on;
+    written(&arguments.output, &moment.profile(&ticks))?;
+    if !attached.process.is_alive() {
+        text::line_to_stderr(&format!(
+            "hakmem: process {pid} ended; the profile is of a moment shortly before"
+        ));
+        return Ok(0);
+    }
+    stopped?;
+    Ok(0)
+}
+
+pub fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
+    let attached = Attached::open(arguments.pid)?;
+    let published = attached.published()?;
+    if published.is_on == 0 && published.start_ns == 0 {
+        let pid = arguments.pid;
+        return Err(Failure::usage(format!(
+            "process {pid} does not record; `hakmem record -p {pid}` has it do so"
+        )));
+    }
+    let taken = Moment::of(&attached, "dump")?;
+    written(&arguments.output, &taken.profile(&[]))?;
+    Ok(0)
+}
+
+/// All that is read at one moment.
+struct Moment {
+    tables: Tables,
+    subject: Subject,
+    census: Census,
+}
+
+impl Moment {
+    fn of(attached: &Attached, reason: &str) -> Result<Moment, Failure> {
+        let tables = attached.tables()?;
+        let subject = subject::of_process(&attached.process, &tables.published, reason)?;
+        let residence = Residence::of_process(attached.process.pid);
+        let census = Census::take(&attached.process, &tables.published, &tables.classes, &residence);
+        Ok(Moment { tables, subject, census })
+    }
+
+    fn profile(&self, ticks: &[Tick]) -> Profile {
+        convert::profile(&self.tables, &self.subject, &self.census, ticks)
+    }
+}
+
+/// Looks at the live samples now and then until the time is over, the process has ended, or we are told to end; then
+/// at everything. Of a process that ends meanwhile, what was last seen of it is what there is.
+fn watch(attached: &Attached, time: Duration, ended: &AtomicBool) -> Result<(Moment, Vec<Tick>), Failure> {
+    const TICKS_MAX: u32 = 60;
+    const LOOK: Duration = Duration::from_millis(20);
+    const WHOLE: Duration = Duration::from_secs(5);
+    let start = Instant::now();
+    let step = (time / TICKS_MAX).max(Duration::from_millis(250));
+    let (mut next, mut next_whole) = (start, start + WHOLE.min(time / 4));
+    let (mut ticks, mut last) = (Vec::new(), None);
+    while start.elapsed() < time && !ended.load(Relaxed) && attached.process.is_alive() {
+        if Instant::now() >= next {
+            next += step;
+            if let Ok(live) = attached.live() {
+                ticks.push(Tick::of(subject::now_ns(), &live));
+            }
+        }
+        if Instant::now() >= next_whole {
+            next_whole += WHOLE;
+            last = Moment::of(attached, "record").ok().or(last);
+        }
+        std::thread::sleep(LOOK.min(time.saturating_sub(start.elapsed())));
+    }
+    let moment = Moment::of(attached, "record").or_else(|failure| last.ok_or(failure))?;
+    Ok((moment, ticks))
+}
+
+fn writable_check(path: &Path) -> Result<(), Failure> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let refused =
+        |reason: &str| Err(Failure::usage(format!("{} cannot be written: {reason}", text::quote(path))));
+    if path.is_dir() {
+        return refused("is a folder");
+    }
+    if !folder.is_dir() { refused("there is no such folder") } else { Ok(()) }
+}
+
+fn written(path: &Path, profile: &Profile) -> Result<(), Failure> {
+    let bytes = file::write(path, profile)?;
+    let lost = profile.recording.dropped_count;
+    let lost =
+        if lost == 0 { String::new() } else { format!("; {} samples found no place", text::count(lost)) };
+    text::line_to_stderr(&format!(
+        "hakmem: {} from {}, {} live at {}, in {} ({}){lost}",
+        text::counted(profile.recording.sample_count, "sample", "samples"),
+        text::quote(&profile.program.name),
+        text::bytes(profile.totals.live.bytes),
+        text::counted(profile.stacks.len() as u64, "call site", "call sites"),
+        text::quote(path),
+        text::bytes(bytes),
+    ));
+    if profile.recording.sample_count == 0 {
+        text::line_to_stderr(
+            "hakmem: no sample: it allocated little; a smaller --rate, or more --seconds, sees more",
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_bytes_with_a_unit() {
+        assert_eq!(rate_parse("65536"), Ok(65536));
+        assert_eq!((rate_parse("64K"), rate_parse("1m")), (Ok(65536), Ok(1 << 20)));
+        for wrong in ["", "K", "10", "-1", "1G1", "99999999999999999999"] {
+            assert!(rate_parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! attach.rs - a live process's recording: found, started, read, stopped.
+//!
+//! Rule: we write nothing but the control struct, and a request only where none waits. A visit of the process takes
+//!       it; a process that does not allocate takes it when it next does, and we say so instead of waiting for ever.
+//! Rule: a recording that was on before we came stays on after us.
+
+use super::locate;
+use super::memory::{Memory, Process};
+use super::raw::{self, Command, Control, LiveRow, Published, Tables};
+use crate::text::Failure;
+use std::mem::{offset_of, size_of};
+use std::time::{Duration, Instant};
+
+pub struct Attached {
+    pub process: Process,
+    address: u64,
+}
+
+/// Whether the process took a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Taken {
+    Yes,
+    /// It has not allocated since; it will when it does.
+    NotYet,
+}
+
+impl Attached {
+    pub fn open(pid: u32) -> Result<Attached, Failure> {
+        let process = Process::open(pid)?;
+        let address = locate::published_address(&process)?;
+        let attached = Attached { process, address };
+        attached.published()?;
+        Ok(attached)
+    }
+
+    pub fn published(&self) -> Result<Published, Failure> {
+        raw::published(&self.process, self.address).map_err(|reason| self.failure(&reason))
+    }
+
+    pub fn tables(&self) -> Result<Tables, Failure> {
+        Tables::read(&self.process, self.address).map_err(|reason| self.failure(&reason))
+    }
+
+    pub fn live(&self) -> Result<Vec<LiveRow>, Failure> {
+        let published = self.published()?;
+        raw::live_read(&self.process, &published, &mut 0).map_err(|reason| self.failure(&reason))
+    }
+
+    pub fn start(&self, rate_bytes: u64) -> Result<Taken, Failure> {
+        self.request(Command::Start, rate_bytes)
+    }
+
+    pub fn stop(&self) -> Result<Taken, Failure> {
+        self.request(Command::Stop, 0)
+    }
+
+    fn request(&self, command: Command, rate_bytes: u64) -> Result<Taken, Failure> {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let at = self.address + offset_of!(Published, control) as u64;
+        // Another's request goes first.
+        let before = self.control_wait(PATIENCE, |control| control.request == control.seen)?;
+        let Some(before) = before else {
+            return Err(
+                self.failure("a request of another command waits there; the process has not allocated since")
+            );
+        };
+        let write = |offset: usize, bytes: &[u8]| {
+            self.process.write(at + offset as u64, bytes).map_err(|error| self.process.refusal(&error))
+        };
+        write(offset_of!(Control, command), &(command as u32).to_le_bytes())?;
+        write(offset_of!(Control, rate_bytes), &rate_bytes.to_le_bytes())?;
+        let number = match before.request.wrapping_add(1) {
+            0 => 1,
+            number => number,
+        };
+        // The call is a system call: what was written before it is there before it.
+        write(offset_of!(Control, request), &number.to_le_bytes())?;
+        match self.control_wait(PATIENCE, |control| control.seen == number)? {
+            Some(control) if control.result < 0 => {
+                let error = std::io::Error::from_raw_os_error(-control.result);
+                Err(self.failure(&format!("it refuses: {}", crate::system::error_text(&error))))
+            }
+            Some(_) => Ok(Taken::Yes),
+            None => Ok(Taken::NotYet),
+        }
+    }
+
+    fn control_wait(
+        &self,
+        patience: Duration,
+        done: impl Fn(&Control) -> bool,
+    ) -> Result<Option<Control>, Failure> {
+        let at = self.address + offset_of!(Published, control) as u64;
+        let until = Instant::now() + patience;
+        loop {
+            let mut bytes = [0; size_of::<Control>()];
+            self.process.read(at, &mut bytes).map_err(|error| self.process.refusal(&error))?;
+            let control = <Control as raw::Plain>::from_bytes(&bytes);
+            if done(&control) {
+                return Ok(Some(control));
+            }
+            if Instant::now() > until {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn failure(&self, reason: &str) -> Failure {
+        let pid = self.process.pid;
+        if !self.process.is_alive() {
+            return Failure::usage(format!("process {pid} has ended"));
+        }
+        Failure::usage(format!("the recording of process {pid} cannot be read: {reason}"))
+    }
+}

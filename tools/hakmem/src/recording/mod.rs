@@ -1,0 +1,15 @@
+//! recording/ - what the library recorded, from a live process (attach.rs) or its dump (dump.rs), and how it
+//! becomes a profile (convert.rs).
+//!
+//! memory.rs reads other processes, locate.rs finds what is published there, raw.rs knows the tables, pages.rs
+//! counts what lives on each page, pins.rs shares sparse pages out over call sites.
+
+pub mod attach;
+pub mod convert;
+pub mod locate;
+pub mod memory;
+mod names;
+pub mod pages;
+pub mod pins;
+pub mod raw;
+pub mod subject;

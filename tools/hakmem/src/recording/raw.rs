@@ -1,0 +1,420 @@
+//! raw.rs - the library's tables as they lie in memory: src/watch/published.h, field by field.
+//!
+//! Rule: rows say their own size. What a newer library appended is passed over; what an older one has not is 0.
+
+use super::memory::Memory;
+use std::mem::size_of;
+
+pub const MAGIC: u64 = 0x3142_5550_4d45_4b48;
+pub const VERSION: u32 = 1;
+pub const COUNT_UNIT: u64 = 1024;
+pub const AGE_COUNT: usize = 12;
+/// Upper ends of the age buckets, in microseconds; the last bucket has none.
+pub const AGE_ENDS_US: [u64; AGE_COUNT - 1] =
+    [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000];
+/// No table is larger: 64 times the largest that the library makes.
+const TABLE_BYTES_MAX: u64 = 4 << 30;
+
+/// A struct of integers only: any bytes are a value of it.
+///
+/// # Safety
+/// repr(C), and every field is an integer or an array or such a struct, without padding that matters.
+pub unsafe trait Plain: Copy {
+    fn zero() -> Self {
+        // Integers of zeros.
+        unsafe { std::mem::zeroed() }
+    }
+
+    /// From its bytes; missing ones are 0.
+    fn from_bytes(bytes: &[u8]) -> Self {
+        let mut value = Self::zero();
+        let length = bytes.len().min(size_of::<Self>());
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut value).cast::<u8>(), length) };
+        value
+    }
+}
+
+macro_rules! plain {
+    ($(#[$meta:meta])* $name:ident { $($field:ident: $kind:ty),* $(,)? }) => {
+        $(#[$meta])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name { $(pub $field: $kind,)* }
+        unsafe impl Plain for $name {}
+    };
+}
+
+unsafe impl Plain for u64 {}
+
+plain!(Table { address: u64, row_bytes: u64, capacity: u64, used: u64 });
+
+plain!(StackRow {
+    sequence: u32,
+    frame_count: u32,
+    hash: u64,
+    frame_first: u64,
+    key: u64,
+    explicit_site: u64,
+    alloc_samples: u64,
+    free_samples: u64,
+    alloc_count: u64,
+    alloc_bytes: u64,
+    free_count: u64,
+    free_bytes: u64,
+    temporary_count: u64,
+    alloc_variance: u64,
+    age_count: [u64; AGE_COUNT],
+    age_ns: u64,
+    first_ns: u64,
+    last_ns: u64,
+    large_count: u64,
+    large_bytes: u64,
+});
+
+plain!(LiveRow {
+    sequence: u32,
+    state: u32,
+    stack: u32,
+    thread: u32,
+    block: u64,
+    place: u64,
+    requested_bytes: u64,
+    block_bytes: u64,
+    rate_bytes: u64,
+    weight: u64,
+    birth_ns: u64,
+    birth_bytes: u64,
+    key: u64,
+    class_index: u32,
+    guarded: u32,
+    next: u32,
+    spare: u32,
+    from_bytes: u64,
+});
+
+plain!(ThreadRow {
+    sequence: u32,
+    tid: u32,
+    name: [u8; 16],
+    first_ns: u64,
+    last_ns: u64,
+    alloc_count: u64,
+    alloc_bytes: u64,
+    free_count: u64,
+    free_bytes: u64,
+    alloc_samples: u64,
+});
+
+plain!(TimeRow {
+    time_ns: u64,
+    resident_bytes: u64,
+    free_bytes: u64,
+    used_bytes: u64,
+    absent_bytes: u64,
+    large_bytes: u64,
+    large_count: u64,
+    live_bytes: u64,
+    alloc_bytes: u64,
+    returned_bytes: u64,
+    retouched_bytes: u64,
+    fault_count: u64,
+    heap_count: u64,
+});
+
+plain!(ClassRow { reciprocal: u64, block_bytes: u32, capacity: u32, word_count: u32, slab_bytes: u32 });
+
+plain!(Geometry {
+    window_base: u64,
+    meta: u64,
+    chunk_top_address: u64,
+    unit_meta_bytes: u64,
+    structs_bytes: u64,
+    meta_bytes: u64,
+    page_shift: u32,
+    unit_shift: u32,
+    granule_shift: u32,
+    is_limited: u32,
+    chunk_struct_bytes: u32,
+    chunk_used_offset: u32,
+    chunk_dirty_offset: u32,
+    chunk_slabs_offset: u32,
+    slab_struct_bytes: u32,
+    slab_owner_offset: u32,
+    slab_returned_offset: u32,
+    slab_place_offset: u32,
+    slab_class_offset: u32,
+    slab_owner_line_offset: u32,
+    slab_remote_line_offset: u32,
+    slab_page_shift_offset: u32,
+    row_head_bytes: u32,
+    class_count: u32,
+});
+
+plain!(Control { request: u32, seen: u32, command: u32, result: i32, rate_bytes: u64, path: [u8; 256] });
+
+plain!(Published {
+    magic: u64,
+    version: u32,
+    bytes: u32,
+    pid: u32,
+    is_on: u32,
+    rate_bytes: u64,
+    start_ns: u64,
+    start_realtime_ns: u64,
+    timeline_ms: u64,
+    timeline_sequence: u32,
+    spare: u32,
+    library_version: [u8; 16],
+    stacks: Table,
+    frames: Table,
+    live: Table,
+    threads: Table,
+    timeline: Table,
+    classes: Table,
+    counter_names: Table,
+    counters: Table,
+    geometry: Geometry,
+    control: Control,
+    samples: u64,
+    samples_freed: u64,
+    alloc_count: u64,
+    alloc_bytes: u64,
+    free_count: u64,
+    free_bytes: u64,
+    lost_live: u64,
+    lost_stacks: u64,
+    lost_threads: u64,
+    lost_bytes: u64,
+    lost_block: u64,
+    thinned: u64,
+    dumps: u64,
+    guarded_live: u64,
+    guarded_freed: u64,
+    stack_walks: u64,
+    stack_unwinds: u64,
+    stack_repeats: u64,
+});
+
+#[derive(Clone, Copy)]
+pub enum Command {
+    Start = 1,
+    Stop = 2,
+    Rate = 3,
+    Dump = 4,
+    Clear = 5,
+}
+
+/// The tables, each row of one moment.
+pub struct Tables {
+    pub published: Published,
+    pub stacks: Vec<StackRow>,
+    pub frames: Vec<u64>,
+    pub live: Vec<LiveRow>, // those that are live
+    pub threads: Vec<ThreadRow>,
+    pub timeline: Vec<TimeRow>,
+    pub classes: Vec<ClassRow>,
+    pub counters: Vec<(String, u64)>,
+    /// Rows that changed each time they were looked at.
+    pub torn_count: u64,
+}
+
+/// The header, or why it is none that we can read.
+pub fn published(memory: &dyn Memory, address: u64) -> Result<Published, String> {
+    let mut bytes = [0; size_of::<Published>()];
+    // Its own size may be less than ours; it lies in a page of data that is longer, or the read is cut.
+    let mut head = [0; 16];
+    memory.read(address, &mut head).map_err(|error| crate::system::error_text(&error))?;
+    let size = u32::from_le_bytes([head[12], head[13], head[14], head[15]]) as usize;
+    let magic = u64::from_le_bytes(head[..8].try_into().unwrap_or_default());
+    let version = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
+    if magic != MAGIC {
+        return Err("it publishes nothing yet".to_owned());
+    }
+    if version != VERSION {
+        return Err(format!("it publishes version {version}; this command reads {VERSION}"));
+    }
+    let length = size.min(bytes.len());
+    memory.read(address, &mut bytes[..length]).map_err(|error| crate::system::error_text(&error))?;
+    Ok(Published::from_bytes(&bytes[..length]))
+}
+
+impl Tables {
+    pub fn read(memory: &dyn Memory, address: u64) -> Result<Tables, String> {
+        let published = published(memory, address)?;
+        let mut torn_count = 0;
+        let stacks =
+            rows_with_sequence(memory, &published.stacks, |row: &StackRow| row.sequence, &mut torn_count)?;
+        let live = live_read(memory, &published, &mut torn_count)?;
+        let threads =
+            rows_with_sequence(memory, &published.threads, |row: &ThreadRow| row.sequence, &mut torn_count)?;
+        Ok(Tables {
+            frames: rows(memory, &published.frames)?,
+            timeline: timeline_read(memory, address, &published)?,
+            classes: rows(memory, &published.classes)?,
+            counters: counters_read(memory, &published)?,
+            stacks,
+            live,
+            threads,
+            published,
+            torn_count,
+        })
+    }
+}
+
+/// The live samples alone: what a timeline by site needs at each tick.
+pub fn live_read(memory: &dyn Memory, published: &Published, torn: &mut u64) -> Result<Vec<LiveRow>, String> {
+    let mut live = rows_with_sequence(memory, &published.live, |row: &LiveRow| row.sequence, torn)?;
+    live.retain(|row| row.state == 1 && row.sequence != 0);
+    Ok(live)
+}
+
+fn table_bytes(memory: &dyn Memory, table: &Table) -> Result<Vec<u8>, String> {
+    let count = table.used.min(table.capacity);
+    if table.address == 0 || count == 0 {
+        return Ok(Vec::new());
+    }
+    let bytes =
+        count.checked_mul(table.row_bytes).filter(|bytes| *bytes <= TABLE_BYTES_MAX && table.row_bytes >= 4);
+    let bytes =
+        bytes.ok_or_else(|| format!("a table of {count} rows of {} bytes cannot be", table.row_bytes))?;
+    let mut content = vec![0; bytes as usize];
+    memory.read(table.address, &mut content).map_err(|error| crate::system::error_text(&error))?;
+    Ok(content)
+}
+
+fn rows<Row: Plain>(memory: &dyn Memory, table: &Table) -> Result<Vec<Row>, String> {
+    let content = table_bytes(memory, table)?;
+    Ok(content.chunks_exact(table.row_bytes.max(1) as usize).map(Row::from_bytes).collect())
+}
+
+/// The table twice: a row is of one moment if its sequence was even in the first and is unchanged in the second.
+fn rows_with_sequence<Row: Plain>(
+    memory: &dyn Memory,
+    table: &Table,
+    sequence: impl Fn(&Row) -> u32,
+    torn_count: &mut u64,
+) -> Result<Vec<Row>, String> {
+    const TRIES: usize = 16;
+    let first: Vec<Row> = rows(memory, table)?;
+    let second = table_bytes(memory, table)?;
+    let step = table.row_bytes.max(4) as usize;
+    let steady = |a: u32, b: u32| a == b && a % 2 == 0;
+    let mut taken = Vec::with_capacity(first.len());
+    for (at, row) in first.into_iter().enumerate() {
+        let again = second
+            .get(at * step..at * step + 4)
+            .map_or(0, |bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+        if steady(sequence(&row), again) {
+            taken.push(row);
+            continue;
+        }
+        let address = table.address + (at * step) as u64;
+        let mut found = None;
+        for _ in 0..TRIES {
+            let mut bytes = vec![0; step];
+            let mut after = [0; 4];
+            if memory.read(address, &mut bytes).and_then(|()| memory.read(address, &mut after)).is_err() {
+                break;
+            }
+            let row = Row::from_bytes(&bytes);
+            if steady(sequence(&row), u32::from_le_bytes(after)) {
+                found = Some(row);
+                break;
+            }
+        }
+        // Its place stays, so that indices hold.
+        *torn_count += u64::from(found.is_none());
+        taken.push(found.unwrap_or_else(Row::zero));
+    }
+    Ok(taken)
+}
+
+fn timeline_read(memory: &dyn Memory, address: u64, published: &Published) -> Result<Vec<TimeRow>, String> {
+    let offset = std::mem::offset_of!(Published, timeline_sequence) as u64;
+    let mut taken: Vec<TimeRow> = Vec::new();
+    for _ in 0..4 {
+        let before = self::published(memory, address)?;
+        taken = rows(memory, &before.timeline)?;
+        let mut after = [0; 4];
+        memory.read(address + offset, &mut after).map_err(|error| crate::system::error_text(&error))?;
+        if before.timeline_sequence % 2 == 0 && before.timeline_sequence == u32::from_le_bytes(after) {
+            break;
+        }
+    }
+    taken.retain(|row| row.time_ns >= published.start_ns);
+    taken.sort_by_key(|row| row.time_ns);
+    Ok(taken)
+}
+
+fn counters_read(memory: &dyn Memory, published: &Published) -> Result<Vec<(String, u64)>, String> {
+    let names = table_bytes(memory, &published.counter_names)?;
+    let values: Vec<u64> = rows(memory, &published.counters)?;
+    let step = published.counter_names.row_bytes.max(1) as usize;
+    let name = |bytes: &[u8]| text_of(bytes);
+    Ok(names.chunks_exact(step).map(name).zip(values).collect())
+}
+
+/// A text that ends at its first zero byte.
+pub fn text_of(bytes: &[u8]) -> String {
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command as Run;
+
+    /// The compiler's word on the header against ours.
+    #[test]
+    fn the_structs_are_the_headers() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let folder = std::env::temp_dir().join(format!("hakmem-layout-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let source = "#include \"watch/published.h\"\n#include <stddef.h>\n#include <stdio.h>\n\
+            #define AT(s, f) printf(\"%zu \", offsetof(struct s, f))\n#define SIZE(s) printf(\"%zu \", sizeof(struct s))\n\
+            int main(void) { SIZE(hak_table); SIZE(hak_stack_row); SIZE(hak_live_row); SIZE(hak_thread_row);\n\
+            SIZE(hak_time_row); SIZE(hak_class_row); SIZE(hak_geometry); SIZE(hak_control); SIZE(hak_published);\n\
+            AT(hak_stack_row, large_bytes); AT(hak_stack_row, age_count); AT(hak_live_row, weight); AT(hak_live_row, from_bytes);\n\
+            AT(hak_thread_row, alloc_bytes); AT(hak_published, geometry); AT(hak_published, control); AT(hak_published, samples);\n\
+            AT(hak_published, stack_repeats); AT(hak_published, counters); AT(hak_geometry, class_count); AT(hak_control, path);\n\
+            printf(\"%d %d\", HAK_COUNT_UNIT, HAK_AGE_COUNT); return 0; }\n";
+        std::fs::write(folder.join("l.c"), source).unwrap();
+        let built = Run::new("cc")
+            .args(["-o", "l", "l.c", "-I"])
+            .arg(format!("{root}/src"))
+            .current_dir(&folder)
+            .status();
+        assert!(built.unwrap().success());
+        let output = Run::new(folder.join("l")).output().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        let theirs = String::from_utf8(output.stdout).unwrap();
+        use std::mem::offset_of;
+        let ours = [
+            size_of::<Table>(),
+            size_of::<StackRow>(),
+            size_of::<LiveRow>(),
+            size_of::<ThreadRow>(),
+            size_of::<TimeRow>(),
+            size_of::<ClassRow>(),
+            size_of::<Geometry>(),
+            size_of::<Control>(),
+            size_of::<Published>(),
+            offset_of!(StackRow, large_bytes),
+            offset_of!(StackRow, age_count),
+            offset_of!(LiveRow, weight),
+            offset_of!(LiveRow, from_bytes),
+            offset_of!(ThreadRow, alloc_bytes),
+            offset_of!(Published, geometry),
+            offset_of!(Published, control),
+            offset_of!(Published, samples),
+            offset_of!(Published, stack_repeats),
+            offset_of!(Published, counters),
+            offset_of!(Geometry, class_count),
+            offset_of!(Control, path),
+            COUNT_UNIT as usize,
+            AGE_COUNT,
+        ];
+        assert_eq!(theirs, ours.map(|number| number.to_string()).join(" "));
+    }
+}

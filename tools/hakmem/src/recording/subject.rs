@@ -1,0 +1,109 @@
+//! subject.rs - all about a live process that its tables do not say: its name, its mappings, its settings.
+
+use super::convert::Subject;
+use super::memory::Process;
+use super::raw::Published;
+use crate::options::OPTIONS;
+use crate::profile::file::name_clean;
+use crate::profile::model::{Program, Setting};
+use crate::system;
+use crate::text::Failure;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// CLOCK_MONOTONIC, as the library's times are.
+pub fn now_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+pub fn of_process(process: &Process, published: &Published, reason: &str) -> Result<Subject, Failure> {
+    let pid = process.pid;
+    let program = program_of(pid);
+    let kib = |name| {
+        let value = system::status_field(pid, name).ok().flatten()?;
+        Some(value.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+    };
+    // A program that records from its start has begun within a second of it.
+    let late_ms = (published.start_realtime_ns / 1_000_000).saturating_sub(program.started_unix_ms);
+    Ok(Subject {
+        is_attached: late_ms > 1000,
+        program,
+        mappings: process.mappings()?,
+        root: PathBuf::from(format!("/proc/{pid}/root")),
+        settings: settings_of(&system::environment(pid).unwrap_or_default()),
+        resident_bytes: kib("VmRSS").unwrap_or(0),
+        resident_peak_bytes: kib("VmHWM").unwrap_or(0),
+        now_ns: now_ns(),
+        reason: reason.to_owned(),
+    })
+}
+
+fn program_of(pid: u32) -> Program {
+    let text = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let path = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let path = path.to_string_lossy().trim_end_matches(" (deleted)").to_owned();
+    let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let command = command.split(|byte| *byte == 0).map(|part| String::from_utf8_lossy(part).into_owned());
+    let mut command: Vec<String> = command.collect();
+    command.pop(); // behind the last zero
+    let mut program = Program {
+        name: text("comm").trim_end().to_owned(),
+        path,
+        command,
+        pid,
+        started_unix_ms: started_unix_ms(&text("stat")).unwrap_or(0),
+        ..machine()
+    };
+    name_clean(&mut program.name);
+    name_clean(&mut program.path);
+    program.command.iter_mut().for_each(name_clean);
+    program
+}
+
+/// What is true of every program here.
+pub fn machine() -> Program {
+    let host = fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
+    Program {
+        host: std::ffi::OsStr::from_bytes(host.trim_ascii_end()).to_string_lossy().into_owned(),
+        kernel: system::kernel_release().unwrap_or_default(),
+        machine: std::env::consts::ARCH.to_owned(),
+        processor_count: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
+        memory_bytes: memory_bytes().unwrap_or(0),
+        page_bytes: system::page_bytes(),
+        ..Program::default()
+    }
+}
+
+fn memory_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+/// Field 22 of /proc/PID/stat counts clock ticks since boot; /proc/stat says when that was.
+fn started_unix_ms(stat: &str) -> Option<u64> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let ticks: u64 = after_name.split_whitespace().nth(19)?.parse().ok()?;
+    let per_second =
+        u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|rate| *rate > 0)?;
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let boot: u64 = text.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    Some(boot * 1000 + ticks * 1000 / per_second)
+}
+
+/// The library's options in an environment: those that were set.
+pub fn settings_of(environment: &[(String, String)]) -> Vec<Setting> {
+    let mut settings: Vec<Setting> = OPTIONS
+        .iter()
+        .map(|row| {
+            let set = environment.iter().find(|(name, _)| *name == row.variable());
+            let value = set.map_or_else(|| row.default_text(), |(_, value)| value.clone());
+            Setting { name: row.name.to_owned(), is_default: value == row.default_text(), value }
+        })
+        .collect();
+    settings.iter_mut().for_each(|setting| name_clean(&mut setting.value));
+    settings
+}
