@@ -83,6 +83,12 @@ enum Commands {
     Record(cmd::record::Arguments),
     /// Write what a recording process has recorded until now
     Dump(cmd::record::DumpArguments),
+    /// Say what grows, the surest first
+    Leaks(cmd::leaks::Arguments),
+    /// Say which code keeps nearly empty pages from going back
+    Pins(cmd::pins::Arguments),
+    /// Compare two profiles, place by place
+    Diff(cmd::diff::Arguments),
     /// Turn a profile into one that `go tool pprof` reads
     Pprof(cmd::pprof::Arguments),
     /// Compare the library with other allocators: time, memory, what an operation costs
@@ -117,6 +123,9 @@ pub fn run() -> Result<u8, Failure> {
         Some(Commands::Doctor(arguments)) => cmd::doctor::run(&arguments),
         Some(Commands::Record(arguments)) => cmd::record::run(&arguments),
         Some(Commands::Dump(arguments)) => cmd::record::dump(&arguments),
+        Some(Commands::Leaks(arguments)) => cmd::leaks::run(&arguments),
+        Some(Commands::Pins(arguments)) => cmd::pins::run(&arguments),
+        Some(Commands::Diff(arguments)) => cmd::diff::run(&arguments),
         Some(Commands::Pprof(arguments)) => cmd::pprof::run(&arguments),
         Some(Commands::Bench(arguments)) => bench::run(&arguments),
         Some(Commands::BenchLaunch) => bench::serve(),

@@ -77,6 +77,10 @@ pub fn bytes(number: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+pub fn percent(share: f64) -> String {
+    if share > 0.0 && share < 0.95 { format!("{share:.1}%") } else { format!("{share:.0}%") }
+}
+
 pub fn seconds(duration: Duration) -> String {
     format!("{:.3} s", duration.as_secs_f64())
 }

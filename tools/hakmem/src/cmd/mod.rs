@@ -1,7 +1,10 @@
 //! One room per command. A command returns the exit status, or the one line that says why it could not.
 
+pub mod diff;
 pub mod doctor;
+pub mod leaks;
 pub mod options;
+pub mod pins;
 pub mod pprof;
 pub mod record;
 pub mod run;

@@ -5,7 +5,9 @@
 
 pub mod file;
 pub mod interval;
+pub mod leaks;
 pub mod model;
 pub mod pprof;
 #[cfg(test)]
 pub mod sample;
+pub mod site;

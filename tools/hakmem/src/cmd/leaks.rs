@@ -1,0 +1,56 @@
+//! `hakmem leaks`: what grows, the surest first; one line a place, and the places that called it below.
+
+use crate::profile::{file, leaks};
+use crate::text::{self, Failure};
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The profile
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// How many places
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    top: usize,
+}
+
+pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    let profile = file::read(&arguments.file)?;
+    let found = leaks::leaks(&profile);
+    for (at, leak) in found.iter().take(arguments.top).enumerate() {
+        let kept = leak.live_bytes as f64 / (leak.allocated_bytes.max(leak.live_bytes)) as f64 * 100.0;
+        println!(
+            "{:>3}  {}  +{}/s, {} live ({} to {}), {}, {} of what it asked for",
+            at + 1,
+            leak.name,
+            text::bytes(leak.bytes_per_second as u64),
+            text::bytes(leak.live_bytes),
+            text::bytes(leak.live_low),
+            text::bytes(leak.live_high),
+            text::counted(leak.live_count, "block", "blocks"),
+            text::percent(kept),
+        );
+    }
+    println!();
+    for (at, leak) in
+        found.iter().take(arguments.top).enumerate().filter(|(_, leak)| !leak.callers.is_empty())
+    {
+        println!("{:>3}  called by {}", at + 1, leak.callers.join(" < "));
+    }
+    let recording = &profile.recording;
+    let seconds = std::time::Duration::from_millis(recording.duration_ms);
+    println!(
+        "{} of {} ({}), {}: {}. Growth is live memory that every part of the recording left behind;\n\
+         a cache that is still filling grows, too: record longer to tell.",
+        text::seconds(seconds),
+        text::quote(&profile.program.name),
+        profile.program.pid,
+        text::counted(recording.sample_count, "sample", "samples"),
+        match found.len() {
+            0 => "nothing grows".to_owned(),
+            number => text::counted(number as u64, "place that may grow", "places that may grow"),
+        },
+    );
+    Ok(0)
+}
