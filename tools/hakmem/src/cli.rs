@@ -89,6 +89,8 @@ enum Commands {
     Pins(cmd::pins::Arguments),
     /// Compare two profiles, place by place
     Diff(cmd::diff::Arguments),
+    /// Print a running process's memory in Prometheus's text format
+    Metrics(cmd::metrics::Arguments),
     /// Turn a profile into one that `go tool pprof` reads
     Pprof(cmd::pprof::Arguments),
     /// Compare the library with other allocators: time, memory, what an operation costs
@@ -126,6 +128,7 @@ pub fn run() -> Result<u8, Failure> {
         Some(Commands::Leaks(arguments)) => cmd::leaks::run(&arguments),
         Some(Commands::Pins(arguments)) => cmd::pins::run(&arguments),
         Some(Commands::Diff(arguments)) => cmd::diff::run(&arguments),
+        Some(Commands::Metrics(arguments)) => cmd::metrics::run(&arguments),
         Some(Commands::Pprof(arguments)) => cmd::pprof::run(&arguments),
         Some(Commands::Bench(arguments)) => bench::run(&arguments),
         Some(Commands::BenchLaunch) => bench::serve(),

@@ -3,6 +3,7 @@
 pub mod diff;
 pub mod doctor;
 pub mod leaks;
+pub mod metrics;
 pub mod options;
 pub mod pins;
 pub mod pprof;

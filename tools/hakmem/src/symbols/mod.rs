@@ -13,7 +13,6 @@ mod image;
 pub mod perf_map;
 
 pub use demangle::demangled;
-pub use image::build_id_of;
 
 use image::Image;
 use std::collections::HashMap;

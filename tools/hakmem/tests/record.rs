@@ -1,0 +1,347 @@
+//! Attaching to running processes, and what is made of what they recorded. The library is a stand-in that publishes
+//! known tables (common/published.rs); the library itself is attached to in test/tool.
+
+mod common;
+
+use common::published::{Sleeper, publishing, stripped};
+use common::{assert_refused, folder, hakmem, output};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn sample() -> String {
+    format!("{}/tests/data/sample.hakprof", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_running_process_is_recorded_and_left_as_it_was() {
+    let folder = folder("attach");
+    let mut process = Sleeper::with(Some(publishing()), &[]);
+    let file = folder.join("a.hakprof");
+    let arguments = ["record", "-p", &process.pid(), "--seconds", "1", "-o", text(&file)];
+    let (code, stdout, stderr) = output(&mut hakmem(&arguments));
+    assert_eq!((code, stdout.as_str()), (Some(0), ""), "{stderr}");
+    assert!(stderr.contains("96 samples from sleep"), "{stderr}");
+    assert!(process.is_alive());
+
+    let (code, leaks, stderr) = output(&mut hakmem(&["leaks", text(&file)]));
+    assert_eq!(code, Some(0), "{stderr}");
+    let first = leaks.lines().next().unwrap();
+    // 32 samples of 1,000 blocks of 60 bytes, in 16 seconds and a second of recording.
+    assert!(
+        first.starts_with("  1  stand_in_leak (libhakmem.so.c:") && first.contains("1.8 MiB live"),
+        "{leaks}"
+    );
+    assert!(first.contains("32,000 blocks") && first.contains("50% of what"), "{leaks}");
+    assert!(leaks.contains("called by stand_in_outer (libhakmem.so.c:"), "{leaks}");
+    assert!(!leaks.contains("stand_in_pin"), "made once, no growth: {leaks}");
+
+    // Ours ended with us: a dump now finds a recording that is over, and its tables still there.
+    let again = folder.join("b.hakprof");
+    let (code, _, stderr) = output(&mut hakmem(&["dump", "-p", &process.pid(), "-o", text(&again)]));
+    assert_eq!(code, Some(0), "{stderr}");
+    let (_, same, _) = output(&mut hakmem(&["diff", text(&file), text(&again)]));
+    assert!(same.contains("2 places") && !same.contains("* "), "{same}");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_recording_that_was_on_stays_on() {
+    let folder = folder("stays-on");
+    let process = Sleeper::with(Some(publishing()), &["STAND_IN_RECORDS"]);
+    let file = folder.join("a.hakprof");
+    let arguments = ["record", "-p", &process.pid(), "--seconds", "1", "--rate", "64K", "-o", text(&file)];
+    let (code, _, stderr) = output(&mut hakmem(&arguments));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("records already, and goes on afterwards; --rate 65536 is not used"), "{stderr}");
+    let (_, metrics, _) = output(&mut hakmem(&["metrics", "-p", &process.pid()]));
+    assert!(metrics.contains("\nhakmem_recording 1\n"), "{metrics}");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_process_that_does_not_allocate_is_not_waited_for() {
+    let folder = folder("deaf");
+    let mut process = Sleeper::with(Some(publishing()), &["STAND_IN_DEAF"]);
+    let file = folder.join("a.hakprof");
+    let arguments = ["record", "-p", &process.pid(), "--seconds", "1", "-o", text(&file)];
+    let (code, _, stderr) = output(&mut hakmem(&arguments));
+    // The request to start waits there still, so that to stop cannot be made; that is said, and no profile hidden.
+    assert!(stderr.contains("has not allocated for a second"), "{stderr}");
+    assert!(code == Some(0) || stderr.contains("has not allocated since"), "{stderr}");
+    assert!(process.is_alive());
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_process_that_ends_meanwhile_leaves_its_last_moment() {
+    let folder = folder("ends");
+    let mut process = Sleeper::with(Some(publishing()), &[]);
+    let file = folder.join("a.hakprof");
+    let arguments = ["record", "-p", &process.pid(), "--seconds", "20", "-o", text(&file)];
+    let child = hakmem(&arguments).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(7));
+    process.0.kill().unwrap();
+    process.0.wait().unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stderr.contains("ended; the profile is of a moment shortly before"), "{stderr}");
+    assert!(file.is_file());
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn what_cannot_be_attached_to_is_told_in_one_line() {
+    let folder = folder("refused");
+    let file = folder.join("a.hakprof");
+    let record = |pid: &str| hakmem(&["record", "-p", pid, "--seconds", "1", "-o", text(&file)]);
+    assert_refused(&mut record("4194303"), 2, "there is no process 4194303");
+    assert_refused(&mut record("0"), 2, "0");
+    assert_refused(&mut record("x"), 2, "x");
+    assert_refused(&mut record("2"), 2, "process 2");
+    let without = Sleeper::with(None, &[]);
+    for command in ["record", "dump"] {
+        let arguments = [command, "-p", &without.pid(), "-o", text(&file)];
+        assert_refused(&mut hakmem(&arguments), 2, "runs without hakmem");
+    }
+    assert_refused(&mut hakmem(&["metrics", "-p", &without.pid()]), 2, "runs without hakmem");
+    let old = Sleeper::with(Some(common::stand_in()), &[]);
+    assert_refused(&mut record(&old.pid()), 2, "does not record");
+    let silent = Sleeper::with(Some(publishing()), &["STAND_IN_SILENT"]);
+    assert_refused(&mut record(&silent.pid()), 2, "publishes nothing yet");
+    let off = Sleeper::with(Some(publishing()), &[]);
+    assert_refused(&mut hakmem(&["dump", "-p", &off.pid(), "-o", text(&file)]), 2, "does not record");
+    let nowhere = ["record", "-p", &off.pid(), "--seconds", "1", "-o", "/no/such/folder/a"];
+    assert_refused(&mut hakmem(&nowhere), 2, "cannot be written");
+    assert!(!file.exists());
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_process_of_somebody_else_is_refused() {
+    let folder = std::env::temp_dir().join(format!("hakmem-record-{}", std::process::id()));
+    let arguments = |pid: &str| ["record", "-p", pid, "-o", "/tmp/never.hakprof"].map(str::to_owned);
+    if unsafe { libc::geteuid() } != 0 {
+        assert_refused(hakmem(&[]).args(arguments("1")), 2, "may not be read");
+        return;
+    }
+    fs::create_dir_all(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = folder.join("hakmem");
+    common::executable(&copy, Path::new(env!("CARGO_BIN_EXE_hakmem")));
+    let process = Sleeper::with(Some(publishing()), &[]);
+    let mut command = Command::new(&copy);
+    command.uid(65534).current_dir("/").args(arguments(&process.pid()));
+    let (code, stdout, stderr) = output(&mut command);
+    let (_, doctor, _) = output(Command::new(&copy).uid(65534).current_dir("/").args(["doctor"]));
+    fs::remove_dir_all(&folder).unwrap();
+    assert_eq!((code, stdout.as_str()), (Some(2), ""));
+    assert!(stderr.contains("may not be read: permission denied") && stderr.lines().count() == 1, "{stderr}");
+    drop(doctor);
+}
+
+#[test]
+fn a_file_that_is_no_profile_is_told_in_one_line() {
+    let folder = folder("hostile");
+    let whole = fs::read(sample()).unwrap();
+    let cut = folder.join("cut.hakprof");
+    fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    let empty = folder.join("empty.hakprof");
+    fs::write(&empty, "").unwrap();
+    let foreign = folder.join("foreign.hakprof");
+    fs::write(&foreign, "#!/bin/sh\n").unwrap();
+    let damaged = folder.join("damaged.hakprof");
+    let mut bytes = whole.clone();
+    bytes[whole.len() / 2] ^= 0x55;
+    fs::write(&damaged, bytes).unwrap();
+    let cases = [
+        (text(&cut), "is cut short"),
+        (text(&empty), "is empty"),
+        (text(&foreign), "is no hakmem profile"),
+        (text(&damaged), "is damaged"),
+        (text(&folder), "is a folder"),
+        ("/no/such/file", "no such file"),
+    ];
+    for (path, part) in cases {
+        let out = folder.join("out");
+        for command in ["leaks", "pins"] {
+            assert_refused(&mut hakmem(&[command, path]), 2, part);
+        }
+        assert_refused(&mut hakmem(&["pprof", path, "-o", text(&out)]), 2, part);
+        assert_refused(&mut hakmem(&["diff", &sample(), path]), 2, part);
+        assert_refused(&mut hakmem(&["diff", path, &sample()]), 2, part);
+        assert!(!out.exists());
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_changed_profile_never_brings_the_command_down() {
+    let folder = folder("fuzz");
+    let whole = fs::read(sample()).unwrap();
+    let changed = folder.join("changed.hakprof");
+    for at in (0..whole.len()).step_by(whole.len() / 40 + 1) {
+        let mut bytes = whole.clone();
+        bytes[at] = bytes[at].wrapping_add(1);
+        fs::write(&changed, bytes).unwrap();
+        let (code, _, stderr) = output(&mut hakmem(&["leaks", text(&changed)]));
+        assert!(matches!(code, Some(0 | 2)), "byte {at}: {code:?} {stderr}");
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn pprof_reads_what_is_made_for_it() {
+    let folder = folder("pprof");
+    let file = folder.join("a.pb.gz");
+    let (code, stdout, stderr) = output(&mut hakmem(&["pprof", &sample(), "-o", text(&file)]));
+    assert_eq!((code, stdout.as_str(), stderr.as_str()), (Some(0), "", ""));
+    let go =
+        Command::new("go").args(["tool", "pprof", "-raw", text(&file)]).env("PPROF_TMPDIR", &folder).output();
+    let Ok(go) = go else {
+        eprintln!("go is not installed: skipped");
+        return;
+    };
+    let raw = String::from_utf8_lossy(&go.stdout).into_owned();
+    assert!(go.status.success(), "{}", String::from_utf8_lossy(&go.stderr));
+    assert!(
+        raw.contains("alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes[dflt]"),
+        "{raw}"
+    );
+    assert!(raw.contains("983040   62914560     819200   52428800: 2 1 5"), "{raw}");
+    assert!(
+        raw.contains("Node::make /src/server/node.h:7")
+            && raw.contains("0123456789abcdef0123456789abcdef01234567")
+    );
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// The text format's grammar, as far as a scraper relies on it.
+fn assert_prometheus(text: &str) {
+    let mut typed = std::collections::BTreeMap::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(typed.insert(name.to_owned(), kind.to_owned()).is_none(), "{name} twice");
+            assert!(matches!(kind, "gauge" | "counter"));
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+        } else if !line.starts_with("# HELP ") {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            assert!(typed.contains_key(series.split('{').next().unwrap()), "{line} has no type");
+            value.parse::<u64>().unwrap();
+            assert_eq!(series.contains('{'), series.ends_with('}'), "{line}");
+        }
+    }
+    assert!(text.ends_with('\n') && typed.len() > 5);
+}
+
+#[test]
+fn metrics_are_in_prometheus_format_once_and_served() {
+    let mut process = Sleeper::with(Some(publishing()), &["STAND_IN_RECORDS"]);
+    let (code, metrics, stderr) = output(&mut hakmem(&["metrics", "-p", &process.pid()]));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_prometheus(&metrics);
+    assert!(
+        metrics.contains("hakmem_visit_total 70\n")
+            && metrics.contains("version=\"7.8.9\",program=\"sleep\"")
+    );
+    // The format's own reader, where it is installed.
+    let parser = "import sys\nfrom prometheus_client.parser import text_string_to_metric_families as f\n\
+                  print(sum(len(m.samples) for m in f(sys.stdin.read())))";
+    let installed = Command::new("python3").args(["-c", "import prometheus_client"]).output();
+    if installed.is_ok_and(|output| output.status.success()) {
+        let mut child = Command::new("python3")
+            .args(["-c", parser])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(metrics.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success());
+        let samples: usize = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
+        assert_eq!(samples, metrics.lines().filter(|line| !line.starts_with('#')).count());
+    }
+
+    assert_refused(
+        &mut hakmem(&["metrics", "-p", &process.pid(), "--serve", "0.0.0.0:0"]),
+        2,
+        "no loopback address",
+    );
+    let mut server = hakmem(&["metrics", "-p", &process.pid(), "--serve", "127.0.0.1:0"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut errors = std::io::BufReader::new(server.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut errors, &mut line).unwrap();
+    let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+    let ask = |request: &str| {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let answer = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("text/plain; version=0.0.4"), "{head}");
+    assert_prometheus(body);
+    assert!(ask("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+    process.0.kill().unwrap();
+    process.0.wait().unwrap();
+    assert_eq!(server.wait().unwrap().code(), Some(2));
+    let mut rest = String::new();
+    errors.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("has ended"), "{rest}");
+}
+
+#[test]
+fn debug_information_comes_from_a_server_where_one_is_named() {
+    let folder = folder("debuginfod");
+    let (library, debug, build_id) = stripped();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let wanted = format!("/buildid/{build_id}/debuginfo");
+    let content = fs::read(&debug).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = [0; 4096];
+            let count = stream.read(&mut request).unwrap_or(0);
+            let request = String::from_utf8_lossy(&request[..count]).into_owned();
+            let found = request.starts_with(&format!("GET {wanted} "));
+            let (status, body) =
+                if found { ("200 OK", content.as_slice()) } else { ("404 Not Found", &b""[..]) };
+            let head =
+                format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+        }
+    });
+    let process = Sleeper::with(Some(&library), &["STAND_IN_RECORDS"]);
+    let file = folder.join("a.hakprof");
+    let dump = |servers: Option<&str>| {
+        let mut command = hakmem(&["dump", "-p", &process.pid(), "-o", text(&file)]);
+        command.env_remove("DEBUGINFOD_URLS").env("DEBUGINFOD_CACHE_PATH", folder.join("cache"));
+        servers.map(|servers| command.env("DEBUGINFOD_URLS", servers));
+        let (code, _, stderr) = output(&mut command);
+        assert_eq!(code, Some(0), "{stderr}");
+        output(&mut hakmem(&["leaks", text(&file)])).1
+    };
+    // Exported names remain in a stripped library; lines do not.
+    let without = dump(None);
+    assert!(without.contains("stand_in_leak (libhakmem.so)"), "{without}");
+    let with = dump(Some(&address));
+    assert!(with.contains("stand_in_leak (libhakmem.so.c:"), "{with}");
+    fs::remove_dir_all(&folder).unwrap();
+}
