@@ -13,6 +13,7 @@ const MIB: u64 = 1 << 20;
 pub fn check(process: &str, findings: &mut Vec<Finding>) {
     kernel_check(findings);
     settings_check(findings);
+    findings.extend(ptrace_finding(system::ptrace_scope(), system::user_id() == 0));
     limits_check(process, findings);
     super::preloads_check(&system::system_preloads(), "/etc/ld.so.preload", findings);
 }
@@ -81,6 +82,29 @@ fn settings_check(findings: &mut Vec<Finding>) {
     }
 }
 
+/// Whether `hakmem record`, `top` and `metrics` may look at running processes.
+pub fn ptrace_finding(scope: Option<u64>, is_root: bool) -> Option<Finding> {
+    let advice = "run them as root, or sysctl kernel.yama.ptrace_scope=0";
+    match (scope?, is_root) {
+        (0, _) | (1 | 2, true) => None,
+        (1, false) => Some(note(
+            "kernel.yama.ptrace_scope is 1: `hakmem record`, `top` and `metrics` may not look at processes that you \
+             started elsewhere",
+            advice,
+        )),
+        (2, false) => Some(note(
+            "kernel.yama.ptrace_scope is 2: `hakmem record`, `top` and `metrics` are for root alone",
+            advice,
+        )),
+        (scope, _) => Some(note(
+            format!(
+                "kernel.yama.ptrace_scope is {scope}: `hakmem record`, `top` and `metrics` may not look at any process"
+            ),
+            "`hakmem run --record FILE -- PROGRAM` needs no such right; the setting can be changed at boot only",
+        )),
+    }
+}
+
 fn limits_check(process: &str, findings: &mut Vec<Finding>) {
     match system::limit(process, "Max address space") {
         Some(limit) if limit < 64 * MIB => findings.push(serious(
@@ -106,5 +130,25 @@ fn limits_check(process: &str, findings: &mut Vec<Finding>) {
     if let Some((limit, file)) = system::group_memory_max(process) {
         let what = format!("a control group limits memory to {} ({})", bytes(limit), file.display());
         findings.push(note(what, "nothing; the kernel ends the largest program when it is full"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_look_at_processes_is_said_where_it_is_forbidden() {
+        let what = |scope, is_root| ptrace_finding(scope, is_root).map(|finding| finding.what);
+        for (scope, is_root) in [(None, false), (Some(0), false), (Some(1), true), (Some(2), true)] {
+            assert_eq!(what(scope, is_root), None);
+        }
+        for (scope, is_root) in [(1, false), (2, false), (3, true)] {
+            assert!(
+                what(Some(scope), is_root)
+                    .unwrap()
+                    .starts_with(&format!("kernel.yama.ptrace_scope is {scope}"))
+            );
+        }
     }
 }

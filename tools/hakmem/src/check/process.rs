@@ -1,6 +1,7 @@
 //! process.rs - whether a running process has the library, and what stands in its way there.
 
 use super::{Finding, allocator_of, environment_check, note, ok, sanitizer_of, serious, warning};
+use crate::recording::memory::Process;
 use crate::text::Failure;
 use crate::{elf, library, system};
 use std::io;
@@ -61,8 +62,18 @@ pub fn check(pid: u32, findings: &mut Vec<Finding>) -> Result<(), Failure> {
         }
     }
     environment_check(&environment, findings);
+    memory_check(pid, findings);
     seccomp_check(pid, findings);
     Ok(())
+}
+
+/// What we may read of /proc is more than what we may read of its memory.
+fn memory_check(pid: u32, findings: &mut Vec<Finding>) {
+    if let Err(failure) = Process::open(pid) {
+        let advice =
+            "run `hakmem record`, `top` and `metrics` as root, or start it with `hakmem run --record FILE`";
+        findings.push(warning(failure.line, advice));
+    }
 }
 
 fn seccomp_check(pid: u32, findings: &mut Vec<Finding>) {
