@@ -12,14 +12,11 @@ mod elf;
 mod library;
 mod options;
 mod process;
-#[allow(dead_code)]
 mod profile;
-#[allow(dead_code)]
 mod recording;
 mod shared_objects;
 mod stats;
 mod summary;
-#[allow(dead_code)]
 mod symbols;
 mod system;
 mod text;

@@ -30,14 +30,6 @@ impl Sums {
         self.variance += (bytes * weight).powi(2) * (1.0 - probability);
     }
 
-    pub fn merge(&mut self, other: &Sums) {
-        self.samples += other.samples;
-        self.count += other.count;
-        self.bytes += other.bytes;
-        self.square += other.square;
-        self.variance += other.variance;
-    }
-
     /// The interval of the bytes.
     pub fn interval(&self) -> (f64, f64) {
         if self.samples == 0 {

@@ -20,7 +20,6 @@ pub struct Leak {
     pub live_count: u64,
     pub allocated_bytes: u64,
     pub bytes_per_second: f64,
-    pub samples: u64,
     evidence: f64,
 }
 
@@ -58,7 +57,6 @@ pub fn leaks(profile: &Profile) -> Vec<Leak> {
                 live_count: sum(|stack| stack.live.count),
                 allocated_bytes: sum(|stack| stack.allocated.bytes),
                 bytes_per_second: steady / seconds,
-                samples,
                 evidence,
             })
         })

@@ -271,7 +271,9 @@ pub struct Frame<'a> {
     pub function: &'a Function,
     pub module: Option<&'a Module>,
     pub line: u32,
+    #[allow(dead_code)] // for the report
     pub address: u64,
+    #[allow(dead_code)]
     pub is_inlined: bool, // into the frame that follows
 }
 

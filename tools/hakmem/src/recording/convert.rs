@@ -143,7 +143,7 @@ pub fn profile(tables: &Tables, subject: &Subject, census: &Census, ticks: &[Tic
             duration_ms: duration_ns / 1_000_000,
             rate_bytes: published.rate_bytes,
             sample_count: published.samples,
-            dropped_count: published.lost_live + published.lost_stacks,
+            dropped_count: published.lost_live + published.lost_stacks + tables.torn_count,
             is_attached: subject.is_attached,
             reason: subject.reason.clone(),
             temporary_us_max: TEMPORARY_US,
@@ -330,7 +330,6 @@ fn timeline(tables: &Tables, subject: &Subject, profile: &mut Profile) {
 }
 
 fn totals(tables: &Tables, subject: &Subject, census: &Census, profile: &mut Profile) {
-    let published = &tables.published;
     let last = tables.timeline.last();
     let sum = |part: fn(&Stack) -> &Amount| {
         let mut total = Amount::default();
@@ -364,7 +363,6 @@ fn totals(tables: &Tables, subject: &Subject, census: &Census, profile: &mut Pro
         live: sum(|stack| &stack.live),
         temporary: sum(|stack| &stack.temporary),
     };
-    profile.recording.dropped_count = published.lost_live + published.lost_stacks;
 }
 
 fn by_live_bytes(profile: &mut Profile) {

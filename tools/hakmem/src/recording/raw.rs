@@ -199,9 +199,6 @@ plain!(Published {
 pub enum Command {
     Start = 1,
     Stop = 2,
-    Rate = 3,
-    Dump = 4,
-    Clear = 5,
 }
 
 /// The tables, each row of one moment.
