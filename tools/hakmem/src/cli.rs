@@ -8,6 +8,7 @@ use crate::cmd;
 use crate::library;
 use crate::options::{OPTIONS, OptionRow, Value};
 use crate::process;
+use crate::report;
 use crate::text::{self, Failure};
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -46,6 +47,7 @@ const RECORD_EXAMPLES: &str = "Examples:
   hakmem record -p 4711 --seconds 600 --rate 64K -o a.hakprof
   hakmem leaks a.hakprof                     what grows
   hakmem pins a.hakprof                      what keeps pages from going back
+  hakmem report a.hakprof -o a.html          a page: graph of the calls, sites, timeline, what if
   hakmem pprof a.hakprof -o a.pb.gz          for go tool pprof
 
 The process is not stopped, and needs to be started with the library only. The system's ptrace rules
@@ -91,6 +93,8 @@ enum Commands {
     Diff(cmd::diff::Arguments),
     /// Print a running process's memory in Prometheus's text format
     Metrics(cmd::metrics::Arguments),
+    /// Make a page of a profile: who holds the memory, what pins it, what could be done
+    Report(report::Arguments),
     /// Turn a profile into one that `go tool pprof` reads
     Pprof(cmd::pprof::Arguments),
     /// Compare the library with other allocators: time, memory, what an operation costs
@@ -129,6 +133,7 @@ pub fn run() -> Result<u8, Failure> {
         Some(Commands::Pins(arguments)) => cmd::pins::run(&arguments),
         Some(Commands::Diff(arguments)) => cmd::diff::run(&arguments),
         Some(Commands::Metrics(arguments)) => cmd::metrics::run(&arguments),
+        Some(Commands::Report(arguments)) => report::run(&arguments),
         Some(Commands::Pprof(arguments)) => cmd::pprof::run(&arguments),
         Some(Commands::Bench(arguments)) => bench::run(&arguments),
         Some(Commands::BenchLaunch) => bench::serve(),

@@ -1,6 +1,6 @@
 //! hakmem - start programs under the HAKMEM allocator, and see what it does for them.
 //!
-//! One room per command (cmd/), and a house for one (bench/); what they share stands beside them: the tables (options, stats), the library
+//! One room per command (cmd/), and a house for some (bench/, report/); what they share stands beside them: the tables (options, stats), the library
 //! on this machine (library), programs as files (elf, shared_objects) and as processes (process), the machine
 //! (system), the doctor's rules (check/) and how we speak (text).
 
@@ -14,6 +14,7 @@ mod options;
 mod process;
 mod profile;
 mod recording;
+mod report;
 mod shared_objects;
 mod stats;
 mod summary;

@@ -46,7 +46,7 @@ pub fn now_text() -> String {
     date_text(seconds)
 }
 
-fn date_text(seconds: u64) -> String {
+pub fn date_text(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     // Howard Hinnant's civil_from_days, with years that begin in March.
     let shifted = days + 719_468;

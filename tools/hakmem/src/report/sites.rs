@@ -1,0 +1,236 @@
+//! sites.rs - the places of a program that asked for memory: stacks with the same innermost frame of the program's own.
+//!
+//! Owns:      which frame names a stack (containers and wrappers of malloc do not), and the sums over a site's stacks.
+//! Invariant: every stack belongs to exactly one site, so that the sites' sums are the profile's.
+//! Estimates: a site's interval is that of independent estimates: the distances to the ends add as squares.
+
+use crate::profile::model::{Amount, Frame, Profile};
+use std::collections::HashMap;
+
+/// Functions that hand on to malloc, by the beginning of their names.
+const PLUMBING: [&str; 22] = [
+    "operator new",
+    "std::",
+    "__gnu_cxx::",
+    "boost::container::",
+    "alloc::",
+    "core::",
+    "<alloc::",
+    "<core::",
+    "<std::",
+    "hashbrown::",
+    "<hashbrown::",
+    "__rust_",
+    "__rdl_",
+    "__rg_",
+    "_PyMem_",
+    "PyMem_",
+    "_PyObject_Malloc",
+    "_PyObject_Realloc",
+    "_PyObject_Calloc",
+    "PyObject_Malloc",
+    "PyObject_Realloc",
+    "g_malloc",
+];
+/// And by their whole names.
+const WRAPPERS: [&str; 34] = [
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "posix_memalign",
+    "aligned_alloc",
+    "memalign",
+    "strdup",
+    "strndup",
+    "__strdup",
+    "__strndup",
+    "xmalloc",
+    "xcalloc",
+    "xrealloc",
+    "xstrdup",
+    "zmalloc",
+    "zcalloc",
+    "zrealloc",
+    "zstrdup",
+    "ztrymalloc",
+    "ztrycalloc",
+    "ztryrealloc",
+    "zmalloc_usable",
+    "ztrymalloc_usable",
+    "zcalloc_num",
+    "zcalloc_usable",
+    "zrealloc_usable",
+    "ztrymalloc_usable_internal",
+    "ztryrealloc_usable_internal",
+    "sqlite3MemMalloc",
+    "sqlite3Malloc",
+    "sqlite3DbMallocRaw",
+    "mallocWithAlarm",
+    "sqlite3_malloc64",
+];
+
+#[derive(Debug, Default)]
+pub struct Site {
+    pub function: Option<u32>, // in Profile.functions; None: a stack without frames
+    pub place: String,
+    pub caller: Option<u32>,
+    pub stacks: Vec<u32>,
+    pub live: Amount,
+    pub allocated: Amount,
+    pub freed: Amount,
+    pub temporary: Amount,
+    pub pinned_bytes: u64,
+    pub pinned_pages: u64,
+    /// Live bytes that hold these pages.
+    pub pinning_bytes: u64,
+    pub pinning_count: u64,
+    pub lifetimes: Vec<u64>,
+    pub ages: Vec<u64>,
+    pub threads: Vec<u32>,
+    /// Live bytes that the sizes of the classes add to what was asked for.
+    pub slack_bytes: u64,
+}
+
+/// By live bytes, largest first.
+pub fn sites(profile: &Profile) -> Vec<Site> {
+    let mut places: HashMap<(Option<u32>, u32), usize> = HashMap::new();
+    let mut sites: Vec<(Site, [Spread; 4])> = Vec::new();
+    let mut owners = vec![0; profile.stacks.len()];
+    for (index, stack) in profile.stacks.iter().enumerate() {
+        let frames: Vec<(u32, Frame)> = functions(profile, index).zip(profile.frames(stack)).collect();
+        let at = frames.iter().position(|(_, frame)| !is_plumbing(&frame.function.name));
+        let named = frames.get(at.unwrap_or(0));
+        let key = named.map_or((None, 0), |(function, frame)| (Some(*function), frame.line));
+        let place = *places.entry(key).or_insert_with(|| {
+            let site = Site {
+                function: key.0,
+                place: named.map(|(_, frame)| frame.place()).unwrap_or_default(),
+                caller: frames.get(at.unwrap_or(0) + 1).map(|(function, _)| *function),
+                ..Site::default()
+            };
+            sites.push((site, Default::default()));
+            sites.len() - 1
+        });
+        owners[index] = place;
+        let (site, spreads) = &mut sites[place];
+        site.stacks.push(index as u32);
+        let sums = [&mut site.live, &mut site.allocated, &mut site.freed, &mut site.temporary];
+        let parts = [&stack.live, &stack.allocated, &stack.freed, &stack.temporary];
+        for ((sum, part), spread) in sums.into_iter().zip(parts).zip(spreads) {
+            spread.add(sum, part);
+        }
+        add_all(&mut site.lifetimes, &stack.lifetimes);
+        add_all(&mut site.ages, &stack.ages);
+        for share in &stack.threads {
+            if !site.threads.contains(&share.thread) {
+                site.threads.push(share.thread);
+            }
+        }
+        for share in &stack.classes {
+            let block_bytes = profile.classes[share.class as usize].bytes;
+            let taken = block_bytes.saturating_mul(share.live_count);
+            site.slack_bytes = site.slack_bytes.saturating_add(taken.saturating_sub(share.live_bytes));
+        }
+    }
+    for pin in &profile.pins {
+        let site = &mut sites[owners[pin.stack as usize]].0;
+        site.pinned_bytes = site.pinned_bytes.saturating_add(pin.pinned_bytes);
+        site.pinned_pages = site.pinned_pages.saturating_add(pin.page_count);
+        site.pinning_bytes = site.pinning_bytes.saturating_add(pin.held_bytes);
+        site.pinning_count = site.pinning_count.saturating_add(pin.held_count);
+    }
+    let mut sites: Vec<Site> = sites.into_iter().map(|(site, _)| site).collect();
+    sites.sort_by_key(|site| std::cmp::Reverse((site.live.bytes, site.allocated.bytes)));
+    sites
+}
+
+/// The function of each frame, innermost first, as an index; as long as Profile::frames.
+pub fn functions(profile: &Profile, stack: usize) -> impl Iterator<Item = u32> + '_ {
+    let locations = profile.stacks[stack].locations.iter().map(|at| &profile.locations[*at as usize]);
+    locations.flat_map(|location| location.lines.iter().map(|line| line.function))
+}
+
+/// Whether a function only hands on to malloc. Templates are demangled with what they return in front: the name is the
+/// last word before the first bracket.
+fn is_plumbing(name: &str) -> bool {
+    let head = name.split('(').next().unwrap_or_default();
+    let begins = |text: &str| PLUMBING.iter().any(|beginning| text.starts_with(beginning));
+    if begins(head) || WRAPPERS.contains(&head) {
+        return true;
+    }
+    let before_brackets = head.split('<').next().unwrap_or_default();
+    before_brackets.rsplit(' ').next().is_some_and(begins)
+}
+
+fn add_all(sums: &mut Vec<u64>, parts: &[u64]) {
+    if sums.len() < parts.len() {
+        sums.resize(parts.len(), 0);
+    }
+    sums.iter_mut().zip(parts).for_each(|(sum, part)| *sum = sum.saturating_add(*part));
+}
+
+/// Squares of the distances to the ends of an interval.
+#[derive(Default)]
+struct Spread {
+    low: f64,
+    high: f64,
+}
+
+impl Spread {
+    fn add(&mut self, sum: &mut Amount, part: &Amount) {
+        sum.count = sum.count.saturating_add(part.count);
+        sum.bytes = sum.bytes.saturating_add(part.bytes);
+        sum.samples = sum.samples.saturating_add(part.samples);
+        self.low += (part.bytes.saturating_sub(part.bytes_low) as f64).powi(2);
+        self.high += (part.bytes_high.saturating_sub(part.bytes) as f64).powi(2);
+        sum.bytes_low = sum.bytes.saturating_sub(self.low.sqrt() as u64);
+        sum.bytes_high = sum.bytes.saturating_add(self.high.sqrt() as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn a_container_or_a_wrapper_does_not_name_a_site() {
+        for name in [
+            "operator new(unsigned long)",
+            "void std::vector<cache::Entry, std::allocator<cache::Entry> >::_M_realloc_insert<>(...)",
+            "std::__detail::_Hash_node* std::f<int>()",
+            "alloc::raw_vec::RawVec<T,A>::grow_one",
+            "<alloc::string::String as core::clone::Clone>::clone",
+            "zmalloc",
+            "PyMem_RawMalloc",
+        ] {
+            assert!(is_plumbing(name), "{name}");
+        }
+        for name in ["cache::insert(std::string const&)", "main", "zmalloc_report", "", "a<std::b>::c()"] {
+            assert!(!is_plumbing(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn sites_hold_what_their_stacks_hold() {
+        let profile = sample::profile();
+        let sites = sites(&profile);
+        let live: u64 = profile.stacks.iter().map(|stack| stack.live.bytes).sum();
+        let pinned: u64 = profile.pins.iter().map(|pin| pin.pinned_bytes).sum();
+        assert_eq!(sites.iter().map(|site| site.live.bytes).sum::<u64>(), live);
+        assert_eq!(sites.iter().map(|site| site.pinned_bytes).sum::<u64>(), pinned);
+        assert_eq!(sites.iter().map(|site| site.stacks.len()).sum::<usize>(), profile.stacks.len());
+        assert!(sites.is_sorted_by_key(|site| std::cmp::Reverse(site.live.bytes)));
+    }
+
+    #[test]
+    fn intervals_add_as_squares() {
+        let part = Amount { count: 1, bytes: 100, bytes_low: 70, bytes_high: 140, samples: 9 };
+        let (mut sum, mut spread) = (Amount::default(), Spread::default());
+        for _ in 0..4 {
+            spread.add(&mut sum, &part);
+        }
+        assert_eq!((sum.bytes_low, sum.bytes, sum.bytes_high, sum.samples), (340, 400, 480, 36));
+    }
+}
