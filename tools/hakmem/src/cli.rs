@@ -10,6 +10,7 @@ use crate::options::{OPTIONS, OptionRow, Value};
 use crate::process;
 use crate::report;
 use crate::text::{self, Failure};
+use crate::top;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -80,6 +81,8 @@ enum Commands {
     Options(cmd::options::Arguments),
     /// Say what on this machine or in a program keeps the library from working well
     Doctor(cmd::doctor::Arguments),
+    /// Watch the processes that have the library, or one of them, as it happens
+    Top(top::Arguments),
     /// Record which code of a running process asks for memory, and what it keeps
     #[command(after_help = RECORD_EXAMPLES)]
     Record(cmd::record::Arguments),
@@ -127,6 +130,7 @@ pub fn run() -> Result<u8, Failure> {
         }
         Some(Commands::Options(arguments)) => cmd::options::run(&arguments),
         Some(Commands::Doctor(arguments)) => cmd::doctor::run(&arguments),
+        Some(Commands::Top(arguments)) => top::run(&arguments),
         Some(Commands::Record(arguments)) => cmd::record::run(&arguments),
         Some(Commands::Dump(arguments)) => cmd::record::dump(&arguments),
         Some(Commands::Leaks(arguments)) => cmd::leaks::run(&arguments),

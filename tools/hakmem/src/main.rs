@@ -1,6 +1,6 @@
 //! hakmem - start programs under the HAKMEM allocator, and see what it does for them.
 //!
-//! One room per command (cmd/), and a house for some (bench/, report/); what they share stands beside them: the tables (options, stats), the library
+//! One room per command (cmd/), and a house for some (bench/, report/, top/); what they share stands beside them: the tables (options, stats), the library
 //! on this machine (library), programs as files (elf, shared_objects) and as processes (process), the machine
 //! (system), the doctor's rules (check/) and how we speak (text).
 
@@ -21,6 +21,7 @@ mod summary;
 mod symbols;
 mod system;
 mod text;
+mod top;
 
 use std::process::ExitCode;
 

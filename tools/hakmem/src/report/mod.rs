@@ -22,12 +22,12 @@ use std::path::PathBuf;
 mod graph;
 #[cfg(test)]
 pub mod sample;
-mod sites;
+pub mod sites;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod timeline;
-mod words;
+pub mod words;
 
 const TEMPLATE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");

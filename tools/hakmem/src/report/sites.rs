@@ -153,7 +153,7 @@ pub fn functions(profile: &Profile, stack: usize) -> impl Iterator<Item = u32> +
 
 /// Whether a function only hands on to malloc. Templates are demangled with what they return in front: the name is the
 /// last word before the first bracket.
-fn is_plumbing(name: &str) -> bool {
+pub fn is_plumbing(name: &str) -> bool {
     let head = name.split('(').next().unwrap_or_default();
     let begins = |text: &str| PLUMBING.iter().any(|beginning| text.starts_with(beginning));
     if begins(head) || WRAPPERS.contains(&head) {
