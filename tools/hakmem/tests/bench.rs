@@ -189,7 +189,7 @@ fn what_does_not_settle_is_not_called_steady() {
     let fake = Fake::new("unsteady", &[("a", body)]);
     let (_, stdout, _) = output(&mut fake.bench(&["glibc"], &[]));
     let json = fake.json();
-    assert_eq!((&json["rows"][0]["is_steady"], &json["rows"][0]["rounds"]), (&false.into(), &30.into()));
+    assert_eq!((&json["rows"][0]["is_steady"], &json["rows"][0]["rounds"]), (&false.into(), &120.into()));
     assert!(stdout.contains("\na ~ ") && stdout.contains("1 row is not steady"), "{stdout}");
 }
 

@@ -3,11 +3,14 @@
 //! Rows cost from a hundredth of a second to several seconds a run. Equal shares would give the short ones more rounds
 //! than they need, and the long ones a single one. So each program is run once before anything is measured (it warms
 //! up the file cache too), and its row's share is planned from that.
+//!
+//! Half of the time is for this. The other half is for the rows that are not steady by then, again in two passes: what a
+//! row knows comes from different minutes, and a machine that is slower in one of them is not mistaken for a row.
 
 use std::time::Duration;
 
 /// Rounds that a row should get, before any row gets more.
-pub const ROUNDS_MIN: u32 = 3;
+const ROUNDS_MIN: u32 = 3;
 /// A round costs so many times HAKMEM's run, per allocator: others are slower, and processes have to be started.
 const COST_FACTOR: f64 = 1.4;
 /// A row whose program could not be tried.
@@ -33,6 +36,11 @@ impl Share {
     pub fn limit(&self, round: Duration) -> Duration {
         self.least.min(round * ROUNDS_MIN) + self.extra
     }
+
+    /// In a pass after the first no rounds are promised.
+    pub fn rounds_min(&self) -> u32 {
+        if self.least.is_zero() { 1 } else { ROUNDS_MIN }
+    }
 }
 
 /// The share of the first of the rows that are left, of the time that is left.
@@ -45,6 +53,14 @@ pub fn share(round_costs: &[Duration], left: Duration, row_max: Duration) -> Sha
     }
     let rows = u32::try_from(round_costs.len()).unwrap_or(u32::MAX).max(1);
     Share { least: first, extra: ((left - least) / rows).min(row_max.saturating_sub(first)) }
+}
+
+/// The share of the first of the rows that go on in a later pass: by their weights. None if not even one of its rounds
+/// fits.
+pub fn share_again(weights: &[u32], left: Duration, round_cost: Duration) -> Option<Share> {
+    let all: u32 = weights.iter().sum();
+    let extra = left * weights.first().copied().unwrap_or_default() / all.max(1);
+    (round_cost <= extra).then_some(Share { least: Duration::ZERO, extra })
 }
 
 #[cfg(test)]
@@ -84,6 +100,13 @@ mod tests {
     fn rounds_that_take_less_than_planned_leave_it_to_others() {
         assert_eq!(seconds(12, 4).limit(SECOND), 7 * SECOND);
         assert_eq!(seconds(12, 4).limit(9 * SECOND), 16 * SECOND);
+    }
+
+    #[test]
+    fn what_is_left_goes_to_the_rows_that_need_it_by_weight() {
+        assert_eq!(share_again(&[2, 1, 1], 8 * SECOND, SECOND), Some(seconds(0, 4)));
+        assert_eq!(share_again(&[1, 1], 8 * SECOND, 5 * SECOND), None, "not even one round");
+        assert_eq!(seconds(0, 4).rounds_min(), 1);
     }
 
     #[test]

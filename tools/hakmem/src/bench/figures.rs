@@ -3,6 +3,7 @@
 //! Owns: the rules by which a best is found and a row is called steady. Pure: no clock, no file.
 //! Rule: a cell with an error has no figures and is part of nothing.
 
+use super::quiet;
 use super::results::{Allocator, Cell, Figures, Ratio, Results, Row, Run, Settings, Summary, Time, Worse};
 use super::statistics::{self, ROUNDS_FOR_INTERVAL};
 
@@ -30,22 +31,45 @@ pub fn run_median(runs: &[Run], value: &dyn Fn(&Run) -> f64) -> Option<f64> {
     (!values.is_empty()).then(|| statistics::median(&values))
 }
 
-/// The cell with the lowest median of `value`; the first of equals.
-fn best_by(cells: &[Cell], value: &dyn Fn(&Run) -> f64) -> Option<usize> {
-    let median = |cell: &Cell| statistics::median(&cell.runs.iter().map(value).collect::<Vec<_>>());
+/// Neither begun nor ended while others used the memory (quiet.rs), as far as anybody looked.
+fn is_quiet(run: &Run) -> bool {
+    run.quiet_before.into_iter().chain(run.quiet_after).all(|found| found <= quiet::LIMIT)
+}
+
+/// So many quiet runs are enough to leave the others out.
+const QUIET_ENOUGH: usize = ROUNDS_FOR_INTERVAL;
+
+/// The runs of a cell whose times count.
+pub fn timed(cell: &Cell) -> Vec<&Run> {
+    let quiet: Vec<&Run> = cell.runs.iter().filter(|run| is_quiet(run)).collect();
+    if quiet.len() >= QUIET_ENOUGH { quiet } else { cell.runs.iter().collect() }
+}
+
+/// The cell with the lowest median of `value` in the runs that `which` takes; the first of equals.
+fn best_by(cells: &[Cell], which: &dyn Fn(&Cell) -> Vec<&Run>, value: &dyn Fn(&Run) -> f64) -> Option<usize> {
+    let median = |cell: &Cell| statistics::median(&which(cell).into_iter().map(value).collect::<Vec<_>>());
     let alive = cells.iter().enumerate().filter(|(_, cell)| is_alive(cell));
     let medians = alive.map(|(at, cell)| (at, median(cell)));
     medians.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(at, _)| at)
 }
 
-/// Of two cells, the values of the rounds that both have.
-fn paired(ours: &Cell, best: &Cell, value: &dyn Fn(&Run) -> f64) -> Ratio {
-    let pairs = ours.runs.iter().filter_map(|own| {
-        let other = best.runs.iter().find(|other| other.round == own.round)?;
-        Some((value(own), value(other)))
-    });
-    let (ours, best): (Vec<f64>, Vec<f64>) = pairs.unzip();
+/// The runs of two cells in the rounds that both have.
+fn pairs<'a>(ours: &'a Cell, best: &'a Cell) -> Vec<(&'a Run, &'a Run)> {
+    let partner = |own: &'a Run| Some((own, best.runs.iter().find(|other| other.round == own.round)?));
+    ours.runs.iter().filter_map(partner).collect()
+}
+
+fn ratio_of(pairs: &[(&Run, &Run)], value: &dyn Fn(&Run) -> f64) -> Ratio {
+    let (ours, best): (Vec<f64>, Vec<f64>) =
+        pairs.iter().map(|(own, best)| (value(own), value(best))).unzip();
     statistics::ratio(&ours, &best)
+}
+
+/// Of pairs of which both runs were quiet, if there are enough.
+fn time_ratio(ours: &Cell, best: &Cell, time: &dyn Fn(&Run) -> f64) -> Ratio {
+    let all = pairs(ours, best);
+    let quiet: Vec<_> = all.iter().copied().filter(|(own, best)| is_quiet(own) && is_quiet(best)).collect();
+    ratio_of(if quiet.len() >= QUIET_ENOUGH { &quiet } else { &all }, time)
 }
 
 /// Computes everything that is computed of a row, from its runs and errors.
@@ -56,7 +80,9 @@ pub fn row_complete(row: &mut Row, settings: &Settings) {
         Time::Cpu => settings.steady_cpu,
         Time::Wall => settings.steady_wall,
     };
-    let (Some(fastest), Some(smallest)) = (best_by(&row.cells, &time), best_by(&row.cells, &peak)) else {
+    let (Some(fastest), Some(smallest)) =
+        (best_by(&row.cells, &timed, &time), best_by(&row.cells, &|cell| cell.runs.iter().collect(), &peak))
+    else {
         row.is_steady = false;
         row.cells.iter_mut().for_each(|cell| cell.figures = None);
         return;
@@ -70,23 +96,27 @@ pub fn row_complete(row: &mut Row, settings: &Settings) {
                 return None;
             }
             let values = |value: &dyn Fn(&Run) -> f64| cell.runs.iter().map(value).collect::<Vec<_>>();
-            let ratio = |best: usize, value: &dyn Fn(&Run) -> f64| match at == best {
-                true => Ratio::ONE,
-                false => paired(cell, &row.cells[best], value),
-            };
+            let timed = timed(cell);
+            let timed = |value: &dyn Fn(&Run) -> f64| timed.iter().map(|run| value(run)).collect::<Vec<_>>();
             let resident: Option<Vec<f64>> =
                 cell.runs.iter().map(|run| run.resident_kb.map(|kb| kb as f64)).collect();
-            let time_ratio = ratio(fastest, &time);
+            let ratio_to = |best: usize, ratio: &dyn Fn(&Cell) -> Ratio| match at == best {
+                true => Ratio::ONE,
+                false => ratio(&row.cells[best]),
+            };
+            let time_ratio = ratio_to(fastest, &|best| time_ratio(cell, best, &time));
+            let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
             Some(Figures {
-                time_ns: statistics::spread(&values(&time)),
+                time_ns: statistics::spread(&timed(&time)),
                 time_ratio,
-                rate_per_s: statistics::median(&values(&|run| run.ops as f64 * 1e9 / run.wall_ns as f64)),
+                rate_per_s: statistics::median(&timed(&|run| run.ops as f64 * 1e9 / run.wall_ns as f64)),
                 peak_kb: statistics::spread(&values(&peak)),
-                peak_ratio: ratio(smallest, &peak),
+                peak_ratio: ratio_to(smallest, &|best| ratio_of(&pairs(cell, best), &peak)),
                 resident_kb: resident.map(|values| statistics::spread(&values)),
                 faults: statistics::spread(&values(&|run| run.faults as f64)),
-                cpu_over_wall: statistics::median(&values(&|run| run.cpu_ns as f64 / run.wall_ns as f64)),
-                runs: u32::try_from(cell.runs.len()).unwrap_or(u32::MAX),
+                cpu_over_wall: statistics::median(&timed(&|run| run.cpu_ns as f64 / run.wall_ns as f64)),
+                runs: count(cell.runs.len()),
+                disturbed: count(cell.runs.iter().filter(|run| !is_quiet(run)).count()),
                 is_steady: cell.runs.len() >= ROUNDS_FOR_INTERVAL && time_ratio.half_width() <= limit,
             })
         })
@@ -237,6 +267,26 @@ mod tests {
         assert_eq!((ratio.median, ratio.low, ratio.high), (1.5, 1.5, 1.5));
         assert_eq!(figures_of(&row, 0).time_ratio, Ratio::ONE);
         assert_eq!(figures_of(&row, 0).peak_kb.median, 100.0, "without the workload's own tables");
+    }
+
+    /// Who used the memory beside us is left out, but only where enough is left.
+    #[test]
+    fn disturbed_runs_are_set_aside() {
+        let rounds: Vec<(u32, u64)> =
+            (1..=9).map(|round| (round, if round > 6 { 500 } else { 100 })).collect();
+        let mut disturbed = cell("a", &rounds);
+        disturbed.runs.iter_mut().for_each(|run| {
+            run.quiet_before = Some(1.0);
+            run.quiet_after = Some(if run.round > 6 { 4.0 } else { 1.1 });
+        });
+        let best: Vec<(u32, u64)> = (1..=9).map(|round| (round, 90)).collect();
+        let row = completed(vec![disturbed.clone(), cell("best", &best)]);
+        let figures = figures_of(&row, 0);
+        assert_eq!((figures.time_ns.max, figures.runs, figures.disturbed), (100.0, 9, 3));
+        assert!((figures.time_ratio.high - 10.0 / 9.0).abs() < 1e-9, "{figures:?}");
+        disturbed.runs.remove(0);
+        let row = completed(vec![disturbed, cell("best", &best)]);
+        assert_eq!(figures_of(&row, 0).time_ns.max, 500.0);
     }
 
     #[test]

@@ -91,6 +91,8 @@ pub fn judge(answer: &Answer, entry: &Entry, strangers: &[PathBuf], timeout_s: u
         process_faults: answer.faults,
         switches_voluntary: answer.switches_voluntary,
         switches_involuntary: answer.switches_involuntary,
+        quiet_before: None,
+        quiet_after: None,
         extra: line.rest.iter().filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect(),
         parts: line.parts,
         check: line.check,

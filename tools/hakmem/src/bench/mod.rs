@@ -2,9 +2,11 @@
 //!
 //! suite       the rows: what can be measured             places    the programs that do the work
 //! allocators  who takes part; peers: who could          machine   where
-//! stand       rounds, order, time                        launcher  one program, and nothing left of it
-//! judge       is a run a measurement?                    results   the result file
-//! figures     medians, ratios, bests                     statistics, budget
+//! passes      all rows, and again those that need it     budget    the time that each may take
+//! stand       the rounds of one row                      launcher  one program, and nothing left of it
+//! judge       is a run a measurement?                    quiet     does anybody else use the memory just now?
+//! figures     medians, ratios, bests                     statistics
+//! results     the result file                            save      files that we write
 //! counted     --count, with perf                         syscalls  --syscalls
 //! table       the terminal, with grid and costs          html, compare   the page, and --compare
 //! progress, interrupt                                    while it lasts
@@ -22,10 +24,12 @@ mod judge;
 mod launcher;
 mod lists;
 pub mod machine;
+mod passes;
 mod peers;
 mod perf;
 mod places;
 mod progress;
+mod quiet;
 mod results;
 pub mod save;
 mod stand;
@@ -38,10 +42,13 @@ mod words;
 use crate::process;
 use crate::text::{self, Failure, colours_welcome};
 use interrupt::Interrupt;
+use passes::Plan;
 use progress::Progress;
+use quiet::Probe;
 use results::{Results, Row, SCHEMA, Settings, Size};
 use save::Output;
-use stand::{Interrupted, Stand};
+use stand::{Course, Interrupted, Stand};
+use std::cell::RefCell;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -51,7 +58,9 @@ pub use launcher::serve;
 /// The hidden command that stands between the bench and the programs it runs.
 pub const LAUNCHER_COMMAND: &str = "bench-launch";
 
-const ROUNDS_MAX: u32 = 30;
+const ROUNDS_MAX: u32 = 120;
+/// The file of --json is written at most so often: it may be megabytes.
+const WRITE_INTERVAL: Duration = Duration::from_secs(5);
 /// A quick run of everything stays within ten minutes: this is what its rows share.
 const QUICK_BUDGET: Duration = Duration::from_secs(500);
 const QUICK_ROW_MAX: Duration = Duration::from_secs(30);
@@ -220,7 +229,7 @@ fn measure(arguments: &Arguments, rows: &[SuiteRow]) -> Result<(Results, bool), 
         syscall_method: extras.tracer.as_ref().map(|_| syscalls::METHOD.to_owned()),
     };
     let timeout_s = arguments.timeout.unwrap_or(if arguments.full { 300 } else { 60 });
-    let mut results = results_begin(&settings, entries.iter().map(|entry| entry.about.clone()).collect());
+    let results = results_begin(&settings, entries.iter().map(|entry| entry.about.clone()).collect());
     load_warn(&results);
     let stand = Stand {
         entries,
@@ -230,9 +239,10 @@ fn measure(arguments: &Arguments, rows: &[SuiteRow]) -> Result<(Results, bool), 
         timeout_max: Duration::from_secs(timeout_s),
         scratch: scratch.path.clone(),
         interrupt: &interrupt,
+        probe: RefCell::new(Probe::new()),
     };
-    let started = Instant::now();
     let mut progress = Progress::new(rows.len());
+    let started = Instant::now();
     let Ok(runs) = stand.warm_up(rows, &progress) else {
         progress.end();
         return Err(Failure {
@@ -240,42 +250,59 @@ fn measure(arguments: &Arguments, rows: &[SuiteRow]) -> Result<(Results, bool), 
             line: "interrupted; nothing was measured".to_owned(),
         });
     };
-    let costs: Vec<Duration> =
-        runs.into_iter().map(|run| budget::round_cost(run, stand.entries.len())).collect();
-    let mut used = Duration::ZERO; // counting is not of the budget
-    for (at, row) in rows.iter().enumerate() {
-        let row_started = Instant::now();
-        let share = budget::share(&costs[at..], budget.saturating_sub(used), arguments.row_max());
-        let measured = stand.row_measure(row, share, &mut progress);
-        used += row_started.elapsed();
-        results.is_interrupted = measured.is_err();
-        let mut measured = measured.unwrap_or_else(|unfinished| *unfinished);
-        if !results.is_interrupted {
-            results.is_interrupted = extras.count(&stand, row, &mut measured, &progress).is_err();
-        }
-        progress.row_end(&measured, row_started.elapsed());
-        if measured.skipped.is_some()
-            || measured.cells.iter().any(|c| c.error.is_some() || !c.runs.is_empty())
-        {
-            results.rows.push(measured);
-        }
-        results.wall_s = started.elapsed().as_secs_f64();
-        results.machine.load_after = machine::load();
-        results.summary = figures::summarize(&results.rows, &results.allocators);
-        if let Some(json) = &json {
-            json.write(&save::text(&results))?;
-        }
-        if results.is_interrupted {
-            break;
-        }
-    }
+    let costs = runs.into_iter().map(|run| budget::round_cost(run, stand.entries.len())).collect();
+    let plan = Plan { rows, costs, budget, row_max: arguments.row_max() };
+    let mut kept = Kept { stand: &stand, extras, results, json, started, written: None };
+    let interrupted = passes::measure(&stand, &plan, &mut kept, &mut progress);
     progress.end();
-    let interrupted = results.is_interrupted;
+    let interrupted = interrupted?;
+    let results = kept.end(interrupted)?;
     if interrupted {
         let rows = text::counted(results.rows.len() as u64, "row", "rows");
         text::line_to_stderr(&format!("hakmem: interrupted; what follows is of {rows}"));
     }
     Ok((results, interrupted))
+}
+
+/// The results while they grow, in memory and in the file of --json.
+struct Kept<'a> {
+    stand: &'a Stand<'a>,
+    extras: Extras,
+    results: Results,
+    json: Option<Output>,
+    started: Instant,
+    written: Option<Instant>,
+}
+
+impl passes::Keeper for Kept<'_> {
+    fn count(&mut self, row: &SuiteRow, measured: &mut Row, progress: &Progress) -> Result<(), Interrupted> {
+        self.extras.count(self.stand, row, measured, progress)
+    }
+
+    fn keep(&mut self, courses: &[Course]) -> Result<(), Failure> {
+        let begun = courses.iter().filter(|course| course.has_begun());
+        self.results.rows = begun.map(|course| course.row.clone()).collect();
+        self.results.wall_s = self.started.elapsed().as_secs_f64();
+        match self.written {
+            Some(written) if written.elapsed() < WRITE_INTERVAL => Ok(()),
+            _ => self.write(),
+        }
+    }
+}
+
+impl Kept<'_> {
+    fn write(&mut self) -> Result<(), Failure> {
+        self.results.machine.load_after = machine::load();
+        self.results.summary = figures::summarize(&self.results.rows, &self.results.allocators);
+        self.written = Some(Instant::now());
+        self.json.as_ref().map_or(Ok(()), |json| json.write(&save::text(&self.results)))
+    }
+
+    fn end(mut self, is_interrupted: bool) -> Result<Results, Failure> {
+        self.results.is_interrupted = is_interrupted;
+        self.write()?;
+        Ok(self.results)
+    }
 }
 
 /// What to type to have this again.

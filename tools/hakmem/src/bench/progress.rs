@@ -38,7 +38,15 @@ impl Progress {
         }
     }
 
-    pub fn row_end(&mut self, row: &Row, elapsed: Duration) {
+    /// So many rows are to be measured again.
+    pub fn more(&mut self, count: usize) {
+        self.count += count;
+        if let Some(bar) = &self.bar {
+            bar.inc_length(count as u64);
+        }
+    }
+
+    pub fn row_end(&mut self, row: &Row, elapsed: Duration, is_again: bool) {
         self.at += 1;
         let state = match &row.skipped {
             Some(reason) => format!("not measured: {reason}"),
@@ -48,7 +56,12 @@ impl Progress {
                     .then(|| format!(", {} failed", text::counted(failed, "allocator", "allocators")));
                 let steady = if row.is_steady { "steady" } else { "not steady" };
                 let rounds = text::counted(u64::from(row.rounds), "round", "rounds");
-                format!("{rounds}, {:.1} s, {steady}{}", elapsed.as_secs_f64(), failed.unwrap_or_default())
+                let more = if is_again { " more" } else { "" };
+                format!(
+                    "{rounds}, {:.1} s{more}, {steady}{}",
+                    elapsed.as_secs_f64(),
+                    failed.unwrap_or_default()
+                )
             }
         };
         match &self.bar {

@@ -206,6 +206,11 @@ pub struct Run {
     /// Context switches: it waited; it was interrupted.
     pub switches_voluntary: u64,
     pub switches_involuntary: u64,
+    /// What a load took before and after the run, of the least it ever took (quiet.rs): 1 is quiet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet_before: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet_after: Option<f64>,
     /// Whatever else the workload said as numbers: live_bytes, pages_copied, ...
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, f64>,
@@ -257,6 +262,9 @@ pub struct Figures {
     /// How many they were computed from.
     #[serde(default)]
     pub runs: u32,
+    /// Of these, begun or ended while others used the memory: times are of the rest, if there are enough.
+    #[serde(default)]
+    pub disturbed: u32,
     /// Time per operation by the row's clock.
     pub time_ns: Spread,
     /// To the row's best, pair by pair within a round.

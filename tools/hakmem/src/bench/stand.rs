@@ -2,22 +2,26 @@
 //!
 //! Owns:      the order of the runs, their environment and time limits, and when a row is done.
 //! Method:    to warm up, every program is run once, and in the first row every allocator; that is not kept. Then
-//!            rounds A B C, C B A, A B C, ... A row ends when every ratio to its best is steady, when its share of the time is
-//!            used up, or after the last round allowed.
-//! Slow:      who is certainly far behind (figures::is_far_behind) is known well enough, and sits out further rounds.
+//!            rounds A B C, C B A, A B C, ..., each run begun in a quiet moment (quiet.rs). A row ends when every ratio to
+//!            its best is steady, or after the last round allowed; when its share of a pass is used up, it goes on in the
+//!            next pass over the rows that are not steady yet (mod.rs).
+//! Sits out:  who is certainly far behind (figures::is_far_behind), and whose ratio is steady, is known well enough: the
+//!            time goes to those who are not. The best and HAKMEM run in every round.
 //! Invariant: an allocator that failed once in a row is not started in it again, and has no figures there.
 
-use super::allocators::{Entry, GLIBC};
-use super::budget::{ROUNDS_MIN, Share};
+use super::allocators::{Entry, GLIBC, HAKMEM};
+use super::budget::Share;
 use super::figures;
 use super::interrupt::Interrupt;
 use super::judge::{Judgement, judge};
 use super::launcher::{Answer, Request};
 use super::places;
 use super::progress::Progress;
+use super::quiet::Probe;
 use super::results::{Cell, Row, Run, Settings, Size};
 use super::suite::SuiteRow;
 use crate::system::error_text;
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -46,6 +50,7 @@ pub struct Stand<'a> {
     /// The folder of the copies.
     pub scratch: PathBuf,
     pub interrupt: &'a Interrupt,
+    pub probe: RefCell<Probe>,
 }
 
 /// A program, ready to be run under one allocator after another.
@@ -231,73 +236,116 @@ fn cell_empty(entry: &Entry) -> Cell {
 }
 
 /// A row while it is measured.
-struct Course<'a> {
-    row: Row,
+pub struct Course<'a> {
+    pub row: Row,
+    target: Option<Target<'a>>,
     /// What each allocator's program computed in its last run.
     checks: Vec<Option<String>>,
     slowest: Option<Duration>,
-    progress: &'a mut Progress,
+    /// What all rounds took.
+    took: Duration,
+    is_done: bool,
+}
+
+impl<'a> Course<'a> {
+    pub fn round_cost(&self) -> Duration {
+        self.took / self.row.rounds.max(1)
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// Whether there is anything in it that is worth keeping.
+    pub fn has_begun(&self) -> bool {
+        self.row.skipped.is_some() || self.row.cells.iter().any(|c| c.error.is_some() || !c.runs.is_empty())
+    }
 }
 
 impl Stand<'_> {
-    /// Measures a row within about its share. Err has what there was when the interrupt came.
-    pub fn row_measure(
-        &self,
-        row: &SuiteRow,
-        share: Share,
-        progress: &mut Progress,
-    ) -> Result<Row, Box<Row>> {
+    pub fn begin<'a>(&self, row: &'a SuiteRow) -> Course<'a> {
         let mut empty = row_empty(row, self.settings.size);
-        let program = match places::program_of(row) {
-            Ok(program) => program,
+        let target = match places::program_of(row) {
+            Ok(program) => Some(Target { row, program }),
             Err(reason) => {
                 empty.skipped = Some(reason);
-                return Ok(empty);
+                None
             }
         };
-        empty.cells = self.entries.iter().map(cell_empty).collect();
-        let target = Target { row, program };
+        if target.is_some() {
+            empty.cells = self.entries.iter().map(cell_empty).collect();
+        }
+        let is_done = target.is_none();
         let checks = vec![None; self.entries.len()];
-        let mut course = Course { row: empty, checks, slowest: None, progress };
-        let ended = self.rounds_measure(&target, share, &mut course);
+        Course { row: empty, target, checks, slowest: None, took: Duration::ZERO, is_done }
+    }
+
+    /// More rounds of a row, within about its share of this pass.
+    pub fn go_on(&self, course: &mut Course, share: Share, progress: &Progress) -> Result<(), Interrupted> {
+        let Some(target) = course.target.take() else { return Ok(()) };
+        let ended = self.rounds_measure(&target, share, course, progress);
+        course.target = Some(target);
         figures::row_complete(&mut course.row, &self.settings);
-        match ended {
-            Ok(()) => Ok(course.row),
-            Err(Interrupted) => Err(Box::new(course.row)),
-        }
+        ended
     }
 
-    fn rounds_measure(&self, target: &Target, share: Share, course: &mut Course) -> Result<(), Interrupted> {
-        let started = Instant::now();
-        for round in 1.. {
+    fn rounds_measure(
+        &self,
+        target: &Target,
+        share: Share,
+        course: &mut Course,
+        progress: &Progress,
+    ) -> Result<(), Interrupted> {
+        let (took_before, rounds_before) = (course.took, course.row.rounds);
+        loop {
             let round_started = Instant::now();
-            self.round_measure(target, round, course)?;
+            self.round_measure(target, course.row.rounds + 1, course, progress)?;
             if course.row.skipped.is_some() || course.row.cells.iter().all(|cell| cell.error.is_some()) {
-                break;
+                course.is_done = true;
+                return Ok(());
             }
-            course.row.rounds = round;
+            course.row.rounds += 1;
+            course.took += round_started.elapsed();
             figures::row_complete(&mut course.row, &self.settings);
-            if self.is_enough(&course.row, started.elapsed(), round_started.elapsed(), share) {
-                break;
+            course.is_done = self.is_known(&course.row);
+            let rounds = course.row.rounds - rounds_before;
+            if course.is_done
+                || self.is_time_up(course.took - took_before, rounds, round_started.elapsed(), share)
+            {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
-    fn is_enough(&self, row: &Row, elapsed: Duration, last_round: Duration, share: Share) -> bool {
-        if let Some(rounds) = self.rounds {
-            return row.rounds >= rounds;
+    /// Nothing is left to be learnt.
+    fn is_known(&self, row: &Row) -> bool {
+        match self.rounds {
+            Some(rounds) => row.rounds >= rounds,
+            None => row.is_steady || row.rounds >= self.settings.rounds_max,
         }
-        let limit = share.limit(elapsed / row.rounds.max(1));
+    }
+
+    fn is_time_up(&self, elapsed: Duration, rounds: u32, last_round: Duration, share: Share) -> bool {
+        let limit = share.limit(elapsed / rounds.max(1));
         let has_time = elapsed + last_round <= limit;
         let far_over = elapsed + last_round > limit * SHARES_MAX;
-        row.is_steady
-            || row.rounds >= self.settings.rounds_max
-            || far_over
-            || (!has_time && row.rounds >= ROUNDS_MIN)
+        self.rounds.is_none() && (far_over || (!has_time && rounds >= share.rounds_min()))
     }
 
-    fn round_measure(&self, target: &Target, round: u32, course: &mut Course) -> Result<(), Interrupted> {
+    /// Whether a cell sits out the rounds that the others still need.
+    fn sits_out(&self, row: &Row, cell: &Cell) -> bool {
+        let Some(figures) = &cell.figures else { return false };
+        let is_reference = row.best_time.as_ref() == Some(&cell.allocator) || cell.allocator == HAKMEM;
+        self.rounds.is_none() && (figures::is_far_behind(figures) || (figures.is_steady && !is_reference))
+    }
+
+    fn round_measure(
+        &self,
+        target: &Target,
+        round: u32,
+        course: &mut Course,
+        progress: &Progress,
+    ) -> Result<(), Interrupted> {
         let mut order: Vec<usize> = (0..self.entries.len()).collect();
         if round % 2 == 0 {
             order.reverse();
@@ -305,12 +353,14 @@ impl Stand<'_> {
         for at in order {
             let entry = &self.entries[at];
             let cell = &course.row.cells[at];
-            let is_known = cell.figures.as_ref().is_some_and(figures::is_far_behind);
-            if cell.error.is_some() || (is_known && self.rounds.is_none()) {
+            if cell.error.is_some() || self.sits_out(&course.row, cell) {
                 continue;
             }
-            course.progress.run(&target.row.name, round, entry.name());
-            match self.measure(target, entry, self.timeout(course.slowest))? {
+            progress.run(&target.row.name, round, entry.name());
+            let before = self.probe.borrow_mut().wait();
+            let judged = self.measure(target, entry, self.timeout(course.slowest))?;
+            let after = self.probe.borrow_mut().look();
+            match judged {
                 Judgement::Failed(reason) => course.row.cells[at].error = Some(reason),
                 Judgement::NotInstalled(reason) => {
                     course.row.skipped = Some(reason);
@@ -321,7 +371,12 @@ impl Stand<'_> {
                     course.slowest = course.slowest.max(Some(Duration::from_nanos(run.process_wall_ns)));
                     course.checks[at] = run.check.clone();
                     course.row.program_version = version.or(course.row.program_version.take());
-                    course.row.cells[at].runs.push(Run { round, ..*run });
+                    course.row.cells[at].runs.push(Run {
+                        round,
+                        quiet_before: Some(rounded(before)),
+                        quiet_after: Some(rounded(after)),
+                        ..*run
+                    });
                 }
             }
         }
@@ -333,6 +388,11 @@ impl Stand<'_> {
         let patience = slowest.map_or(self.timeout_max, |slowest| (slowest * SLOWNESS_MAX).max(TIMEOUT_MIN));
         patience.min(self.timeout_max)
     }
+}
+
+/// Three digits say enough of it.
+fn rounded(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
 }
 
 impl Course<'_> {
