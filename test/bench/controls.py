@@ -157,7 +157,7 @@ def counts_agree(control):
 
 def bad_ones_are_told(control):
     entries = {"glibc": None, **{name: control.shim(name) for name in BAD if name != "foreign"}}
-    entries["foreign"] = control.shim("none", "foreign")
+    entries["foreign"] = control.shim("waste", "foreign")
     with open(entries["foreign"], "r+b") as file: # for another processor: the loader says so, and goes on without it
         file.seek(18)
         file.write(b"\x16\x00")
@@ -170,6 +170,16 @@ def bad_ones_are_told(control):
     errors(control, {name: cells[name] for name in ("hakmem", "glibc")})
     left = [line for line in processes() - before]
     control.expect(not left, "no process is left" if not left else f"left behind: {left}")
+
+
+def no_allocator_is_refused(control):
+    """A shared object without malloc would be glibc under another name."""
+    command = [os.path.join(control.build, "hakmem"), "bench", HOT, "--with", f"none={control.shim('none')}"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, "HAKMEM_LIB": os.path.join(control.build, "libhakmem.so")}, check=False)
+    lines = done.stderr.splitlines()
+    control.expect(done.returncode == 2 and len(lines) == 1 and "exports no malloc" in lines[0] and not done.stdout,
+                   f"no malloc: status {done.returncode}, {done.stderr.strip()}")
 
 
 def processes():
@@ -222,6 +232,7 @@ def main():
         wastes_show(control)
         counts_agree(control)
         bad_ones_are_told(control)
+        no_allocator_is_refused(control)
     control.finish()
 
 

@@ -54,7 +54,7 @@ impl Fake {
     fn bench(&self, peers: &[&str], arguments: &[&str]) -> Command {
         let own = |peer: &&str| match *peer {
             "glibc" | "hakmem" => (*peer).to_owned(),
-            peer => format!("{peer}={}", stand_in().display()),
+            peer => format!("{peer}=hakmem"),
         };
         let with = peers.iter().map(own).collect::<Vec<_>>().join(",");
         let mut command = hakmem(&["bench", "--with", &with]);
@@ -432,6 +432,8 @@ fn what_is_not_known_is_told_what_is() {
     assert_refused(&mut with("glibc,glibc", &[]), 2, "glibc twice; a second entry needs a name");
     assert_refused(&mut with("x=/no/such.so", &[]), 2, "no such file");
     assert_refused(&mut with("x=/etc/passwd", &[]), 2, "no shared library");
+    let no_allocator = format!("x={}", stand_in().display());
+    assert_refused(&mut with(&no_allocator, &[]), 2, "exports no malloc");
     assert_refused(&mut with("/etc/passwd", &[]), 2, "give the file a name: NAME=/etc/passwd");
     assert_refused(&mut with("a b=/etc/passwd", &[]), 2, "the name is letters");
     assert_refused(&mut with("glibc", &["--quick", "--full"]), 2, "--quick");

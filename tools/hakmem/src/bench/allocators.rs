@@ -103,10 +103,12 @@ fn named(all: &[Known], name: &str, what: &str) -> Result<Known, Failure> {
         may_change: true,
         ..Known::default()
     };
+    let mut has_malloc = false;
     for part in what.split(':') {
         if !part.contains('/') {
             let known = by_name(all, part)?;
             whole.version = known.version;
+            has_malloc |= !known.preload.is_empty();
             whole.preload.extend(known.preload);
             whole.environment.extend(known.environment);
             continue;
@@ -116,7 +118,12 @@ fn named(all: &[Known], name: &str, what: &str) -> Result<Known, Failure> {
             Ok(File::Elf(headers)) if headers.is_program => {}
             _ => return Err(refused("no shared library".to_owned())),
         }
+        let symbols = elf::symbols(&path, &|name| name == "malloc").map_err(refused)?;
+        has_malloc |= symbols.exported.contains("malloc");
         whole.preload.push(path);
+    }
+    if !has_malloc {
+        return Err(refused("exports no malloc: the program would run with the C library's own".to_owned()));
     }
     if whole.version.is_empty() {
         let own = whole.preload.first().and_then(|path| elf::library_version(path));

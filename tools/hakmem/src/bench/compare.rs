@@ -2,12 +2,13 @@
 //!
 //! Two runs of the suite lie hours or days apart, and the machine may be faster or slower as a whole by then. So the
 //! allocators whose shared object is the same in both files are the yardstick: every time is taken relative to theirs
-//! in the same round. What is left is tested (compare/shift.rs) on the single runs. Memory needs no yardstick.
+//! in the same round, and to how they changed. What is left is tested (compare/shift.rs) on the single runs. Memory needs no yardstick.
 //! What the unchanged allocators still seem to change by is the size below which nothing is called a change.
 //! Owns:     the comparison; its words for a terminal are in compare/terminal.rs, for the page in html/.
 //! Rejected: comparing medians with a limit of some percent, which finds noise in short rows and misses shifts in
 //!           long ones; comparing against the row's best, which changes hands.
 
+use super::figures;
 use super::results::{Allocator, Cell, Machine, Results, Row, Run, SCHEMA, Time};
 use super::words;
 use serde::Serialize;
@@ -19,13 +20,15 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 
-pub use terminal::{COLUMNS, columns, drifted_sentence, heading, method, text, yardstick};
+pub use terminal::{COLUMNS, columns, drifted_sentence, heading, method, repeats_sentence, text, yardstick};
 
 /// Below this no change is worth a line, however certain it is.
 const CHANGE_MIN: f64 = 0.01;
 /// So many comparisons of unchanged allocators are needed to learn from them what two sessions differ by.
 const UNCHANGED_COUNT_MIN: usize = 20;
 const UNCHANGED_SHARE: f64 = 0.95;
+/// What two runs on an idle machine are to agree within.
+const REPEAT_LIMIT: f64 = 1.03;
 
 #[derive(Debug, Serialize)]
 pub struct Comparison {
@@ -40,6 +43,7 @@ pub struct Comparison {
     /// How much longer they took, geometric mean over all rows.
     pub drift: Option<f64>,
     pub floors: Vec<Floor>,
+    pub repeats: Option<Repeats>,
     /// Everything that is in both files, largest change first.
     pub changes: Vec<Change>,
     /// "storm/1000, snmalloc: fails now: crashed: SIGSEGV".
@@ -77,6 +81,19 @@ pub struct Floor {
     pub ratio: f64,
     /// Comparisons of unchanged allocators that it was learnt from; 0: it is the general limit.
     pub learnt_from: usize,
+}
+
+/// How well the stand repeats itself: of the allocators that are the same in both files, in rows of one thread, without
+/// those that are so far behind that nobody asks for percents.
+#[derive(Debug, Serialize)]
+pub struct Repeats {
+    pub times: usize,
+    /// Of them, not further from each other than REPEAT_LIMIT.
+    pub within: usize,
+    /// 95% of them are not further from each other than this ratio.
+    pub most: f64,
+    /// "lru_cache, mimalloc3", the furthest first.
+    pub beyond: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -149,6 +166,7 @@ pub fn compare(old: &Results, new: &Results) -> Comparison {
         yardstick,
         drift: None,
         floors: Vec::new(),
+        repeats: None,
         changes: Vec::new(),
         turned: Vec::new(),
         unlike: Vec::new(),
@@ -176,7 +194,29 @@ pub fn compare(old: &Results, new: &Results) -> Comparison {
         change.verdict = verdict(change, floor.map_or(1.0 + CHANGE_MIN, |floor| floor.ratio));
     }
     comparison.changes.sort_by(|a, b| b.size().total_cmp(&a.size()));
+    comparison.repeats = repeats(&comparison.changes, old, new);
     comparison
+}
+
+fn repeats(changes: &[Change], old: &Results, new: &Results) -> Option<Repeats> {
+    let is_asked = |results: &Results, change: &Change| {
+        let row = results.rows.iter().find(|row| row.name == change.row && row.time == Time::Cpu);
+        let cell = row.and_then(|row| row.cells.iter().find(|cell| cell.allocator == change.allocator));
+        let figures = cell.and_then(|cell| cell.figures.as_ref());
+        figures.is_some_and(|figures| !figures::is_far_behind(figures))
+    };
+    let asked: Vec<&Change> = changes
+        .iter()
+        .filter(|change| change.what == What::Time && change.is_same_binary && change.is_corrected)
+        .filter(|change| is_asked(old, change) && is_asked(new, change))
+        .collect();
+    let beyond: Vec<String> = asked
+        .iter()
+        .filter(|change| change.size() > REPEAT_LIMIT.ln())
+        .map(|change| format!("{}, {}", change.row, change.allocator))
+        .collect();
+    let most = asked.get(asked.len() - (asked.len() as f64 * UNCHANGED_SHARE).ceil() as usize)?;
+    Some(Repeats { times: asked.len(), within: asked.len() - beyond.len(), most: most.size().exp(), beyond })
 }
 
 /// The allocators that both files have, by name.
@@ -329,8 +369,12 @@ fn row_compare(comparison: &mut Comparison, before: &Row, now: &Row, drifts: &mu
                 continue;
             }
             let corrected = (what == What::Time && !olds.is_empty())
-                .then(|| (relative_logs(before, was, &olds), relative_logs(now, is, &news)))
-                .and_then(|(old, new)| shift(&old, &new));
+                .then(|| {
+                    let machine = machine_log((before, &olds), (now, &news));
+                    let new = level_logs(now, is, &news).into_iter().map(|log| log - machine);
+                    shift(&level_logs(before, was, &olds), &new.collect::<Vec<_>>())
+                })
+                .flatten();
             comparison.changes.push(Change {
                 row: before.name.clone(),
                 allocator: was.allocator.clone(),
@@ -355,7 +399,11 @@ fn time_logs(time: Time, cell: &Cell) -> BTreeMap<u32, f64> {
         Time::Wall => run.wall_ns,
     };
     let is_whole = |run: &&Run| run.ops > 0 && ns(run) > 0;
-    cell.runs.iter().filter(is_whole).map(|run| (run.round, (ns(run) as f64 / run.ops as f64).ln())).collect()
+    figures::timed(cell)
+        .into_iter()
+        .filter(is_whole)
+        .map(|run| (run.round, (ns(run) as f64 / run.ops as f64).ln()))
+        .collect()
 }
 
 fn logs(what: What, row: &Row, cell: &Cell) -> Vec<f64> {
@@ -371,15 +419,28 @@ fn logs(what: What, row: &Row, cell: &Cell) -> Vec<f64> {
     }
 }
 
-/// Times relative to those of `others` in the same round, for the rounds that all of them have.
-fn relative_logs(row: &Row, cell: &Cell, others: &[&Cell]) -> Vec<f64> {
-    let others: Vec<BTreeMap<u32, f64>> = others.iter().map(|other| time_logs(row.time, other)).collect();
-    let mut relative = Vec::new();
-    for (round, log) in time_logs(row.time, cell) {
-        let sum: Option<f64> = others.iter().map(|other| other.get(&round)).sum();
-        relative.extend(sum.map(|sum| log - sum / others.len() as f64));
-    }
-    relative
+/// Times freed of what each round did to `others`: how far they were from their own medians in it. Not every allocator
+/// runs in every round.
+fn level_logs(row: &Row, cell: &Cell, others: &[&Cell]) -> Vec<f64> {
+    let others: Vec<(BTreeMap<u32, f64>, f64)> = others
+        .iter()
+        .map(|other| time_logs(row.time, other))
+        .map(|logs| (logs.clone(), shift::median(&logs.into_values().collect::<Vec<_>>())))
+        .collect();
+    let of_round = |round: u32| {
+        let away = others.iter().filter_map(|(logs, median)| Some(logs.get(&round)? - median));
+        let away: Vec<f64> = away.collect();
+        if away.is_empty() { 0.0 } else { shift::median(&away) }
+    };
+    time_logs(row.time, cell).into_iter().map(|(round, log)| log - of_round(round)).collect()
+}
+
+/// How much longer `news` took than `olds`, the same allocators: the machine.
+fn machine_log((before, olds): (&Row, &[&Cell]), (now, news): (&Row, &[&Cell])) -> f64 {
+    let median =
+        |row: &Row, cell: &Cell| shift::median(&time_logs(row.time, cell).into_values().collect::<Vec<_>>());
+    let drifts = olds.iter().zip(news).map(|(old, new)| median(now, new) - median(before, old));
+    shift::median(&drifts.filter(|drift| drift.is_finite()).collect::<Vec<_>>())
 }
 
 /// What the unchanged allocators seem to change by: the session, not the allocator.

@@ -36,13 +36,15 @@ fn is_quiet(run: &Run) -> bool {
     run.quiet_before.into_iter().chain(run.quiet_after).all(|found| found <= quiet::LIMIT)
 }
 
-/// So many quiet runs are enough to leave the others out.
-const QUIET_ENOUGH: usize = ROUNDS_FOR_INTERVAL;
+/// Enough are quiet to leave the others out: few quiet ones know less than many of both.
+fn is_enough(quiet: usize, all: usize) -> bool {
+    quiet >= ROUNDS_FOR_INTERVAL && quiet * 3 >= all
+}
 
 /// The runs of a cell whose times count.
 pub fn timed(cell: &Cell) -> Vec<&Run> {
     let quiet: Vec<&Run> = cell.runs.iter().filter(|run| is_quiet(run)).collect();
-    if quiet.len() >= QUIET_ENOUGH { quiet } else { cell.runs.iter().collect() }
+    if is_enough(quiet.len(), cell.runs.len()) { quiet } else { cell.runs.iter().collect() }
 }
 
 /// The cell with the lowest median of `value` in the runs that `which` takes; the first of equals.
@@ -69,7 +71,7 @@ fn ratio_of(pairs: &[(&Run, &Run)], value: &dyn Fn(&Run) -> f64) -> Ratio {
 fn time_ratio(ours: &Cell, best: &Cell, time: &dyn Fn(&Run) -> f64) -> Ratio {
     let all = pairs(ours, best);
     let quiet: Vec<_> = all.iter().copied().filter(|(own, best)| is_quiet(own) && is_quiet(best)).collect();
-    ratio_of(if quiet.len() >= QUIET_ENOUGH { &quiet } else { &all }, time)
+    ratio_of(if is_enough(quiet.len(), all.len()) { &quiet } else { &all }, time)
 }
 
 /// Computes everything that is computed of a row, from its runs and errors.
@@ -233,6 +235,7 @@ mod tests {
             about: String::new(),
             program: "a".to_owned(),
             is_real: false,
+            file: None,
             program_version: None,
             arguments: Vec::new(),
             time: Time::Cpu,

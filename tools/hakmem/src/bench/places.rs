@@ -12,6 +12,8 @@ use std::process::Command;
 use std::{env, fs};
 
 pub const VARIABLE: &str = "HAKMEM_BENCH_DIR";
+/// From the command's folder.
+const INSTALLED: &str = "../libexec/hakmem/bench";
 
 /// The compiler's line is the same for every workload. The allocator's functions are called, not guessed at, and
 /// bound before the work begins: calls through a lazy table would be counted as the allocator's.
@@ -20,21 +22,24 @@ const FLAGS_C: &[&str] =
 const FLAGS_CXX: &[&str] =
     &["-O2", "-g", "-std=gnu++17", "-D_GNU_SOURCE", "-fno-builtin", "-fno-plt", "-Wl,-z,now", "-pthread"];
 
-/// The project's folder, if this command runs out of one: above the command, or where it was compiled.
+/// The project's folder, if this command runs out of one: above the command, or where it was compiled, but not if it
+/// was installed since.
 pub fn checkout() -> Option<PathBuf> {
     let is_checkout =
         |folder: &Path| folder.join("bench/suite.toml").is_file() && folder.join("CMakeLists.txt").is_file();
     let own = env::current_exe().ok();
+    let is_installed =
+        own.iter().filter_map(|path| path.parent()).any(|folder| folder.join(INSTALLED).is_dir());
     let above = own.iter().flat_map(|path| path.ancestors());
     let compiled = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
-    above.chain(compiled).find(|folder| is_checkout(folder)).map(Path::to_owned)
+    above.chain(compiled.filter(|_| !is_installed)).find(|folder| is_checkout(folder)).map(Path::to_owned)
 }
 
 fn folders() -> Vec<PathBuf> {
     let mut folders = Vec::new();
     if let Some(own) = env::current_exe().ok().as_deref().and_then(Path::parent) {
         folders.push(own.join("bench"));
-        folders.push(own.join("../libexec/hakmem/bench"));
+        folders.push(own.join(INSTALLED));
     }
     folders
 }

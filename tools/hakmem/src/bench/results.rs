@@ -123,6 +123,9 @@ pub struct Row {
     /// The workload's name, or the real program's.
     pub program: String,
     pub is_real: bool,
+    /// The file that was run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// What a real program says of itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program_version: Option<String>,

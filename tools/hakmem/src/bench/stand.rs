@@ -205,6 +205,7 @@ pub fn row_empty(row: &SuiteRow, size: Size) -> Row {
         about: row.about.clone(),
         program: row.program().to_owned(),
         is_real: row.is_real(),
+        file: None,
         program_version: None,
         arguments: row.arguments(size).to_vec(),
         time: row.time,
@@ -272,7 +273,8 @@ impl Stand<'_> {
                 None
             }
         };
-        if target.is_some() {
+        if let Some(target) = &target {
+            empty.file = Some(target.program.display().to_string());
             empty.cells = self.entries.iter().map(cell_empty).collect();
         }
         let is_done = target.is_none();

@@ -129,6 +129,15 @@ pub fn list(items: &[String]) -> String {
     }
 }
 
+/// The same, of many: "a; b; c and 4 more".
+pub fn list_some(items: &[String], shown: usize) -> String {
+    let (first, rest) = items.split_at(shown.min(items.len()));
+    match rest.len() {
+        0 => first.join("; "),
+        more => format!("{} and {more} more", first.join("; ")),
+    }
+}
+
 /// The first 12 digits of a checksum are enough to tell two files apart by eye.
 pub fn checksum(sha256: Option<&str>) -> String {
     sha256.map_or("unknown".to_owned(), |sum| sum.chars().take(12).collect())
@@ -194,6 +203,7 @@ mod tests {
             (list(&items[..1]), list(&items[..2]), list(&items)),
             ("a".into(), "a and b".into(), "a, b and c".into())
         );
+        assert_eq!((list_some(&items, 3), list_some(&items, 1)), ("a; b; c".into(), "a and 2 more".into()));
         assert_eq!(checksum(Some("0123456789abcdef")), "0123456789ab");
         assert_eq!(checksum(None), "unknown");
     }

@@ -1,7 +1,7 @@
 //! terminal.rs - the comparison in words, for a terminal.
 
 use super::shift::ALPHA;
-use super::{CHANGE_MIN, Change, Comparison, Verdict, What};
+use super::{CHANGE_MIN, Change, Comparison, REPEAT_LIMIT, Repeats, Verdict, What};
 use crate::bench::words;
 use crate::text::counted;
 use std::fmt::Write;
@@ -19,6 +19,9 @@ pub fn text(comparison: &Comparison) -> String {
         line(&mut text, &format!("note: {binary}"));
     }
     line(&mut text, &format!("note: {}", yardstick(comparison)));
+    if let Some(repeats) = &comparison.repeats {
+        line(&mut text, &format!("note: {}", repeats_sentence(repeats)));
+    }
 
     let changed = comparison.of(Verdict::Changed);
     line(&mut text, &format!("\n{}", heading(comparison)));
@@ -108,6 +111,22 @@ pub fn yardstick(comparison: &Comparison) -> String {
         "the allocators whose binary is the same in both files ({}) took {speed} in the old file; changes of time are \
          relative to them, round by round",
         words::list(&names)
+    )
+}
+
+/// How well the stand repeats itself.
+pub fn repeats_sentence(repeats: &Repeats) -> String {
+    const SHOWN: usize = 6;
+    let limit = (REPEAT_LIMIT - 1.0) * 100.0;
+    let beyond = match repeats.beyond.as_slice() {
+        [] => String::new(),
+        all => format!("; beyond it: {}", words::list_some(all, SHOWN)),
+    };
+    format!(
+        "unchanged allocators in rows of one thread: {} of {} times repeat within {limit:.0}%, 95% of them within {:.1}%{beyond}",
+        repeats.within,
+        repeats.times,
+        (repeats.most - 1.0) * 100.0
     )
 }
 

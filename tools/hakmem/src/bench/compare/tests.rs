@@ -116,6 +116,43 @@ fn a_change_of_an_unchanged_binary_is_told_apart() {
 }
 
 #[test]
+fn what_repeats_and_what_does_not_is_said() {
+    let (old, mut new) = two_sessions(20, 5, 9);
+    let repeats = compare(&old, &new).repeats.unwrap();
+    // HAKMEM is another binary; every fourth row has several threads.
+    let single = old.rows.iter().filter(|row| row.time == Time::Cpu).count();
+    assert_eq!((repeats.within, repeats.times), (4 * single, 4 * single));
+    assert!(repeats.most > 1.0 && repeats.most < 1.02, "{}", repeats.most);
+    sample::slow_down(&mut new, "glibc", 1.05, &["workload/4"]);
+    let comparison = compare(&old, &new);
+    let repeats = comparison.repeats.as_ref().unwrap();
+    assert_eq!(
+        (repeats.times - repeats.within, repeats.beyond.as_slice()),
+        (1, &["workload/4, glibc".to_owned()][..])
+    );
+    let text = text(&comparison);
+    assert!(
+        text.contains("times repeat within 3%") && text.contains("beyond it: workload/4, glibc"),
+        "{text}"
+    );
+}
+
+/// Who sat out most rounds is compared by those it has, and does not take the others' rounds from them.
+#[test]
+fn allocators_need_not_run_in_the_same_rounds() {
+    let (mut old, mut new) = two_sessions(20, 5, 20);
+    for results in [&mut old, &mut new] {
+        results.rows.iter_mut().for_each(|row| row.cells[3].runs.retain(|run| run.round <= 3));
+        sample::finish(results);
+    }
+    sample::slow_down(&mut new, "hakmem", 1.06, &["workload/2"]);
+    for allocator in new.allocators.clone() {
+        sample::slow_down(&mut new, &allocator.name, 1.3, &[]);
+    }
+    assert_eq!(changed(&compare(&old, &new)), [("workload/2", "hakmem", What::Time)]);
+}
+
+#[test]
 fn too_few_runs_are_said() {
     let (old, mut new) = two_sessions(3, 3, 4);
     sample::slow_down(&mut new, "hakmem", 3.0, &[]);

@@ -92,8 +92,10 @@ pub fn facts(results: &Results) -> Vec<Fact> {
         fact(
             "Order",
             format!(
-                "Interleaved: each round runs every allocator once, and ratios are taken within a round. A round to warm \
-                 up, then {} at most.",
+                "Interleaved: each round runs every allocator once that is not known well enough yet, and ratios are \
+                 taken within a round. A round to warm up, then {} at most, in three passes over the rows. A run waits \
+                 until nobody else uses the memory, for 0.1 s at most, and is set aside if somebody did at its end, as \
+                 long as a third of the runs is left.",
                 counted(u64::from(settings.rounds_max), "round", "rounds")
             ),
         ),
@@ -187,6 +189,7 @@ pub struct Changes {
 pub fn changes(comparison: &Comparison) -> Changes {
     let mut notes = comparison.binaries.clone();
     notes.push(compare::yardstick(comparison));
+    notes.extend(comparison.repeats.as_ref().map(compare::repeats_sentence));
     let sentence = |note: String| {
         let mut letters = note.chars();
         let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
