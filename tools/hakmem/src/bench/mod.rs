@@ -6,7 +6,7 @@
 //! stand       the rounds of one row                      launcher  one program, and nothing left of it
 //! judge       is a run a measurement?                    quiet     does anybody else use the memory just now?
 //! figures     medians, ratios, bests                     statistics
-//! results     the result file                            save      files that we write
+//! results     the result file                            save      files that we write; record: --record
 //! counted     --count, with perf                         syscalls  --syscalls
 //! table       the terminal, with grid and costs          html, compare   the page, and --compare
 //! progress, interrupt                                    while it lasts
@@ -30,6 +30,7 @@ mod perf;
 mod places;
 mod progress;
 mod quiet;
+mod record;
 mod results;
 pub mod save;
 mod stand;
@@ -45,6 +46,7 @@ use interrupt::Interrupt;
 use passes::Plan;
 use progress::Progress;
 use quiet::Probe;
+use record::Record;
 use results::{Results, Row, SCHEMA, Settings, Size};
 use save::Output;
 use stand::{Course, Interrupted, Stand};
@@ -102,6 +104,10 @@ pub struct Arguments {
     /// Write one self-contained page to FILE
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+
+    /// Write a result of record to FOLDER: a file of everything and a page of text, to be kept
+    #[arg(long, value_name = "FOLDER")]
+    record: Option<PathBuf>,
 
     /// Say what changed since the run that wrote OLD.json, and whether it is more than noise
     #[arg(long, value_name = "OLD.json")]
@@ -174,6 +180,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
     let before = arguments.compare.as_deref().map(save::read).transpose()?;
     let page = arguments.html.as_deref().map(Output::open).transpose()?;
+    let record = arguments.record.as_deref().map(Record::open).transpose()?;
     let (results, interrupted) = match &arguments.from {
         Some(path) => (save::read(path)?, false),
         None => measure(arguments, &suite::select(&all, &arguments.asked())?)?,
@@ -181,6 +188,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let comparison = before.map(|before| compare::compare(&before, &results));
     if let Some(page) = page {
         page.write(&html::page(&results, comparison.as_ref()))?;
+    }
+    if let (Some(record), false) = (record, interrupted) {
+        record.write(&results)?;
     }
     process::end_on_broken_pipe();
     let stdout = io::stdout();

@@ -202,12 +202,18 @@ pub struct Run {
     pub resident_kb: Option<u64>,
     pub faults: u64,
     /// The whole process, from its start to its end.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub process_wall_ns: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub process_user_us: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub process_system_us: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub process_faults: u64,
     /// Context switches: it waited; it was interrupted.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub switches_voluntary: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub switches_involuntary: u64,
     /// What a load took before and after the run, of the least it ever took (quiet.rs): 1 is quiet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -223,6 +229,11 @@ pub struct Run {
     /// A digest of what the program computed: the same under every allocator, or it is an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<String>,
+}
+
+/// Left out: what a result of record does not keep.
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

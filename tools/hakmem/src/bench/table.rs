@@ -15,6 +15,8 @@ use std::io::{self, IsTerminal};
 /// Columns where nobody says how wide the terminal is, or where there is none.
 const WIDTH: usize = 100;
 
+pub const NOT_THE_BEST: &str = "Where HAKMEM is not the best";
+
 /// Of more rows the rates are left to the page and the file: they say nothing that the times do not.
 const RATE_ROWS_MAX: usize = 15;
 
@@ -266,7 +268,7 @@ fn not_the_best(results: &Results, colours: bool) -> String {
     else {
         return String::new();
     };
-    let mut out = format!("\n{}\n", paint("Where HAKMEM is not the best", Colour::Bold, colours));
+    let mut out = format!("\n{}\n", paint(NOT_THE_BEST, Colour::Bold, colours));
     worse(&mut out, "time", results, own.rows, &own.time_worse);
     worse(&mut out, "peak memory", results, own.rows, &own.peak_worse);
     more_after(&mut out, results);
