@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: all product demo test ci conformance bench bench-full figures soak docs install deb clean help
+.PHONY: all product demo test ci conformance bench bench-full bench-record figures soak docs install deb clean help
 
 all: product
 
@@ -36,6 +36,11 @@ bench-full: product ## the newest peers built, every row at full length: hours
 	python3 bench/peers.py --build-newest
 	$(BUILD)/hakmem bench --full --json build/bench-full.json --html build/bench-full.html
 
+bench-record: product ## results of record into bench/results: the quick rows, and the seeds' table (15 minutes, idle machine)
+	@scripts/setup bench
+	$(BUILD)/hakmem bench --quick --json build/bench.json --html build/bench.html --record bench/results
+	$(BUILD)/hakmem bench --seeds --record bench/results
+
 figures: product ## every figure of docs/figures.md, measured here
 	@scripts/setup demo
 	python3 bench/figures.py --build $(BUILD)
@@ -61,4 +66,4 @@ clean:
 	rm -rf build tools/*/target
 
 help:
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile

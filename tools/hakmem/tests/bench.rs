@@ -561,6 +561,7 @@ fn an_operation_is_counted_without_what_starting_costs() {
         }
         let calls = cell["syscalls"]["getppid"].as_u64();
         assert_eq!(calls, Some(3000), "{cell}");
+        near(&cell["syscalls_per_op"], 1.0);
     }
     assert!(stdout.contains("\nPer operation, ") && stdout.contains("getppid 3,000"), "{stdout}");
 }

@@ -7,7 +7,7 @@ use super::table::digits;
 use crate::text;
 use std::fmt::Write;
 
-const WIDTH: usize = 100;
+const WIDTH: usize = 110;
 
 pub fn text(results: &Results) -> String {
     counts_text(results) + &syscalls_text(results)
@@ -37,22 +37,38 @@ fn counts_text(results: &Results) -> String {
 
 fn counts_grid(row: &Row) -> Grid {
     let mut grid = Grid::new(&["  allocator"]);
-    for header in ["instr.", "branches", "missed", "D1 misses", "LL misses", "faults", "in all: instr."] {
+    let headers = [
+        "ns",
+        "instr.",
+        "branches",
+        "missed",
+        "accesses",
+        "D1 misses",
+        "LL misses",
+        "faults",
+        "syscalls",
+        "in all: instr.",
+    ];
+    for header in headers {
         grid.column(header, header);
     }
     for cell in &row.cells {
         let Some(counts) = &cell.counts else { continue };
-        let Costs { instructions, branches, branch_misses, d1_misses, ll_misses } =
+        let Costs { instructions, branches, branch_misses, d1_accesses, d1_misses, ll_misses } =
             counts.without_harness.unwrap_or(counts.total);
         let faults = run_median(&cell.runs, &|run| run.faults as f64 / run.ops as f64);
         let small = |value: f64| if value.abs() < 0.1 { format!("{value:.4}") } else { digits(value) };
+        let dash = || "-".to_owned();
         let values = [
+            cell.figures.map_or_else(dash, |figures| digits(figures.time_ns.median)),
             digits(instructions),
             digits(branches),
             small(branch_misses),
+            if d1_accesses > 0.0 { digits(d1_accesses) } else { dash() },
             small(d1_misses),
             small(ll_misses),
-            faults.map_or("-".to_owned(), small),
+            faults.map_or_else(dash, small),
+            cell.syscalls_per_op.map_or_else(dash, small),
             digits(counts.total.instructions),
         ];
         let cells = values.into_iter().map(|value| (value, Mark::None)).collect();

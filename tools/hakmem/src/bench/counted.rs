@@ -86,6 +86,7 @@ impl Costs {
             instructions: operation(self.instructions, other.instructions),
             branches: operation(self.branches, other.branches),
             branch_misses: operation(self.branch_misses, other.branch_misses),
+            d1_accesses: operation(self.d1_accesses, other.d1_accesses),
             d1_misses: operation(self.d1_misses, other.d1_misses),
             ll_misses: operation(self.ll_misses, other.ll_misses),
         }
@@ -195,6 +196,7 @@ fn sums_of_counters(counters: perf::Counters) -> Sums {
         instructions: counters.instructions as f64,
         branches: counters.branches as f64,
         branch_misses: counters.branch_misses as f64,
+        d1_accesses: 0.0,
         d1_misses: counters.d1_misses as f64,
         ll_misses: counters.ll_misses as f64,
     };
@@ -213,6 +215,7 @@ fn cachegrind_parse(text: &str) -> Result<Sums, String> {
     let instructions = columns(&["Ir"])?;
     let branches = columns(&["Bc", "Bi"])?;
     let branch_misses = columns(&["Bcm", "Bim"])?;
+    let d1_accesses = columns(&["Dr", "Dw"])?;
     let d1_misses = columns(&["D1mr", "D1mw"])?;
     let ll_misses = columns(&["DLmr", "DLmw"])?;
     let mut sums = Sums::default();
@@ -229,6 +232,7 @@ fn cachegrind_parse(text: &str) -> Result<Sums, String> {
                 instructions: sum(&instructions),
                 branches: sum(&branches),
                 branch_misses: sum(&branch_misses),
+                d1_accesses: sum(&d1_accesses),
                 d1_misses: sum(&d1_misses),
                 ll_misses: sum(&ll_misses),
             };
@@ -256,6 +260,7 @@ mod tests {
             instructions: 1800.0,
             branches: 142.0,
             branch_misses: 7.0,
+            d1_accesses: 90.0,
             d1_misses: 13.0,
             ll_misses: 5.0,
         };

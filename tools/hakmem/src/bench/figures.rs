@@ -225,6 +225,7 @@ mod tests {
             counts: None,
             counts_error: None,
             syscalls: None,
+            syscalls_per_op: None,
             syscalls_error: None,
         }
     }

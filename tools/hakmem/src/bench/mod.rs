@@ -125,6 +125,10 @@ pub struct Arguments {
     #[arg(long, conflicts_with = "from")]
     syscalls: bool,
 
+    /// The table of this project's seeds: their workloads, and what an operation costs (seeds --count --syscalls)
+    #[arg(long, conflicts_with_all = ["from", "names"])]
+    seeds: bool,
+
     /// List the rows
     #[arg(long)]
     list: bool,
@@ -141,6 +145,9 @@ impl Arguments {
 
     /// What was asked for; the default as if it had been.
     fn asked(&self) -> Vec<String> {
+        if self.seeds {
+            return vec!["seeds".to_owned()];
+        }
         match (self.names.is_empty(), self.full) {
             (false, _) => self.names.clone(),
             (true, false) => vec!["quick".to_owned()],
@@ -330,8 +337,12 @@ struct Extras {
 impl Extras {
     fn find(arguments: &Arguments, scratch: &Path) -> Result<Extras, Failure> {
         Ok(Extras {
-            counter: arguments.count.then(|| counted::Counter::find(scratch)).transpose()?,
-            tracer: arguments.syscalls.then(|| syscalls::Tracer::find(scratch)).transpose()?,
+            counter: (arguments.count || arguments.seeds)
+                .then(|| counted::Counter::find(scratch))
+                .transpose()?,
+            tracer: (arguments.syscalls || arguments.seeds)
+                .then(|| syscalls::Tracer::find(scratch))
+                .transpose()?,
         })
     }
 

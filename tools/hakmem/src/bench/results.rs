@@ -180,6 +180,9 @@ pub struct Cell {
     /// counted run with their shorter arguments for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syscalls: Option<BTreeMap<String, u64>>,
+    /// Of rows that can be counted per operation: what more operations call more, divided by how many more they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub syscalls_per_op: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syscalls_error: Option<String>,
 }
@@ -316,7 +319,10 @@ pub struct Costs {
     /// Conditional and indirect branches.
     pub branches: f64,
     pub branch_misses: f64,
-    /// Reads and writes that missed the first-level data cache.
+    /// Reads and writes; 0 where only the processor's counters were asked.
+    #[serde(default)]
+    pub d1_accesses: f64,
+    /// Those of them that missed the first-level data cache.
     pub d1_misses: f64,
     /// Reads and writes that missed the last level.
     pub ll_misses: f64,

@@ -232,6 +232,7 @@ fn cell_empty(entry: &Entry) -> Cell {
         counts: None,
         counts_error: None,
         syscalls: None,
+        syscalls_per_op: None,
         syscalls_error: None,
     }
 }

@@ -39,9 +39,8 @@ impl Tracer {
         stand: &Stand,
         target: &Target,
         entry: &Entry,
-    ) -> Result<Result<BTreeMap<String, u64>, String>, Interrupted> {
-        let row = target.row;
-        let arguments = if row.per_operation { &row.count } else { row.arguments(stand.settings.size) };
+        arguments: &[String],
+    ) -> Result<Result<(BTreeMap<String, u64>, u64), String>, Interrupted> {
         let mut before: Vec<String> =
             [&self.strace.display().to_string(), "-f", "-c", "-o", &self.out.display().to_string()]
                 .map(str::to_owned)
@@ -55,7 +54,9 @@ impl Tracer {
         let text = fs::read_to_string(&self.out).unwrap_or_default();
         let _ = fs::remove_file(&self.out);
         Ok(match judge(&answer, entry, &stand.strangers, TIMEOUT.as_secs()) {
-            Judgement::Measured(..) => table_parse(&text).ok_or("strace wrote nothing".to_owned()),
+            Judgement::Measured(run, _) => {
+                table_parse(&text).map(|calls| (calls, run.ops)).ok_or("strace wrote nothing".to_owned())
+            }
             Judgement::Failed(reason) | Judgement::NotInstalled(reason) => Err(reason),
         })
     }
@@ -79,10 +80,23 @@ pub fn row_count(
             continue;
         }
         progress.step(&row.name, "system calls", entry.name());
-        match tracer.calls_of(stand, &target, entry)? {
-            Ok(calls) => cell.syscalls = Some(calls),
-            Err(reason) => cell.syscalls_error = Some(reason),
+        let arguments = if row.per_operation { &row.count } else { row.arguments(stand.settings.size) };
+        let (calls, ops) = match tracer.calls_of(stand, &target, entry, arguments)? {
+            Ok(counted) => counted,
+            Err(reason) => {
+                cell.syscalls_error = Some(reason);
+                continue;
+            }
+        };
+        if row.per_operation
+            && let Ok((less, less_ops)) = tracer.calls_of(stand, &target, entry, &row.count_less)?
+            && ops > less_ops
+        {
+            let sum = |calls: &BTreeMap<String, u64>| calls.values().sum::<u64>() as f64;
+            // Start and end vary by a call or two: less than none is none.
+            cell.syscalls_per_op = Some(((sum(&calls) - sum(&less)) / (ops - less_ops) as f64).max(0.0));
         }
+        cell.syscalls = Some(calls);
     }
     Ok(())
 }

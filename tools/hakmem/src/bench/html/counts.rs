@@ -20,10 +20,11 @@ struct Metric {
     of: fn(&Costs) -> f64,
 }
 
-const METRICS: [Metric; 5] = [
+const METRICS: [Metric; 6] = [
     Metric { caption: "Instructions", of: |costs| costs.instructions },
     Metric { caption: "Branches", of: |costs| costs.branches },
     Metric { caption: "Mispredicted branches", of: |costs| costs.branch_misses },
+    Metric { caption: "Reads and writes of memory", of: |costs| costs.d1_accesses },
     Metric { caption: "First-level data cache misses", of: |costs| costs.d1_misses },
     Metric { caption: "Last-level cache misses", of: |costs| costs.ll_misses },
 ];

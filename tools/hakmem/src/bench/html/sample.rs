@@ -140,6 +140,7 @@ fn extras(row: &mut Row, ns: &f64) {
                 instructions: base * factor,
                 branches: base * factor * 0.17,
                 branch_misses: 0.01 * factor,
+                d1_accesses: 4.0 * factor,
                 d1_misses: 0.02 * factor,
                 ll_misses: 0.0003 * factor,
             };
@@ -286,6 +287,7 @@ fn cell(
         counts: None,
         counts_error: None,
         syscalls: None,
+        syscalls_per_op: None,
         syscalls_error: None,
     }
 }
