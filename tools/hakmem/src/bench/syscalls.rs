@@ -21,6 +21,9 @@ use std::time::Duration;
 pub const METHOD: &str = "strace -f -c of one run, start and end of the process included";
 const TIMEOUT: Duration = Duration::from_secs(120);
 
+/// The calls by name and the operations that the run made, or why nobody knows.
+type Traced = Result<(BTreeMap<String, u64>, u64), String>;
+
 pub struct Tracer {
     strace: PathBuf,
     out: PathBuf,
@@ -40,7 +43,7 @@ impl Tracer {
         target: &Target,
         entry: &Entry,
         arguments: &[String],
-    ) -> Result<Result<(BTreeMap<String, u64>, u64), String>, Interrupted> {
+    ) -> Result<Traced, Interrupted> {
         let mut before: Vec<String> =
             [&self.strace.display().to_string(), "-f", "-c", "-o", &self.out.display().to_string()]
                 .map(str::to_owned)
