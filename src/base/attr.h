@@ -21,6 +21,16 @@
 #define HAK_LINE        64 /* bytes; the cache line of every processor we run on */
 #define HAK_ALIGNED(n)  __attribute__((aligned(n)))
 
+/* The line will be written soon: fetched as this processor's own. gcc knows the instruction only for newer targets; where
+ * a processor does not, it is a nop. */
+HAK_INLINE void hak_prefetch_write(const void *p) {
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw (%0)" : : "r"(p));
+#else
+    __builtin_prefetch(p, 1);
+#endif
+}
+
 #ifdef __cplusplus
 #define HAK_STATIC(...) static_assert(__VA_ARGS__, #__VA_ARGS__)
 #else

@@ -115,11 +115,9 @@ static HAK_NOINLINE void free_further(void *block) {
     }
     if (HAK_UNLIKELY(owner == NULL || owner == self)) hak_misuse("free", block);
     unsigned __int128 product = (unsigned __int128)(uint64_t)((char *)block - record->start) * record->reciprocal;
-    struct hak_slab *slab = hak_slab_of(record);
-    if (HAK_UNLIKELY((uint64_t)product >= record->reciprocal || product >> 64 >= hak_slab_class(slab)->capacity))
-        hak_misuse("free", block);
+    if (HAK_UNLIKELY((uint64_t)product >= record->reciprocal)) hak_misuse("free", block);
     if (!hak_heap_is_none(self)) hak_fork_check(self);
-    hak_stranger_free(self, slab, (unsigned)(product >> 64));
+    hak_stranger_free(self, record, (unsigned)(product >> 64)); /* a block past the last is free for ever */
 }
 
 HAK_NOINLINE void hak_free_slow(void *block) {

@@ -21,7 +21,10 @@ static void heap_add(struct hak_heap *heap, void *context) {
         census->handed[c] += __atomic_load_n(&middle->handed, __ATOMIC_RELAXED);
         census->live[c] -= __atomic_load_n(&middle->count, __ATOMIC_RELAXED);
     }
-    if (heap->batch.mask && heap->batch.slab) census->live[heap->batch.slab->class_index] -= hak_word_count(heap->batch.mask);
+    for (unsigned i = 0; i < HAK_BATCHES; i++) {
+        const struct hak_batch *batch = &heap->batch[i];
+        if (batch->mask && batch->slab) census->live[batch->slab->class_index] -= hak_word_count(batch->mask);
+    }
 }
 
 void hak_census_take(struct hak_census *census) {

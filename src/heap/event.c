@@ -42,7 +42,7 @@ static void finish(struct hak_heap *heap, struct hak_slab *slab) {
         slab->pending = 1;
         slab->next = heap->pending;
         heap->pending = hak_slab_name_of(slab);
-        heap->clock_in = 0;
+        hak_heap_chores_call(heap);
         HAK_COUNT(&heap->counters, event_pending, 1);
         return;
     }

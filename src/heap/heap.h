@@ -45,10 +45,11 @@ struct hak_middle {
 HAK_STATIC(sizeof(struct hak_middle) == HAK_LINE);
 
 /* Blocks of one word of another heap's slab, to be given back in one go. */
+enum { HAK_BATCHES = 32 };
 struct hak_batch {
+    hak_atomic_u64 *word; /* the owner's */
+    uint64_t mask;        /* 0: nothing */
     struct hak_slab *slab;
-    uint64_t mask;
-    uint32_t index;
     uint32_t room; /* blocks until it is flushed */
 };
 
@@ -57,6 +58,8 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     uint64_t tick;                       /* hak_os_ticks() at which the sweep is due */
     uint64_t ticks_seen;                 /* hak_os_ticks() when it was last read */
     int32_t clock_in, clock_step;        /* bytes until chores, a visit being HAK_VISIT_CLOCK; 0: something waits */
+    int32_t clock_rest;                  /* what clock_in would be more by, if batches did not wait for the next visit */
+    uint32_t batches;                    /* which batches hold something, or more, as bits */
     uint64_t middle_ms;                  /* when the kept blocks last went back */
     int64_t free_sum;                    /* its part of hak_purge.free_bytes that is not added yet */
     uint64_t opened_bytes;               /* of slabs, that were handed out for the first time since the heap was made */
@@ -67,10 +70,10 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     uint32_t is_short;                   /* 1: all that is free is being given back, because memory is short */
     uintptr_t stack_top;                 /* of its thread: hak_os_stack_top(), for watch/key.h */
     struct hak_heap *left_mail;          /* a dead heap that this one's thread posted to, and did not deliver */
-    struct hak_batch batch;
     struct hak_shelf shelf[HAK_CLASS_COUNT];
     struct hak_counters counters;
     HAK_ALIGNED(HAK_LINE) struct hak_middle middle[HAK_MIDDLE_CLASSES];
+    struct hak_batch batch[HAK_BATCHES]; /* by a hash of the word */
     HAK_ALIGNED(HAK_LINE) _Atomic(uintptr_t) mail; /* slabs to which strangers have freed, first | epoch tag */
     hak_atomic_u32 state;                                  /* enum hak_heap_state */
     hak_atomic_u32 next_dead;                              /* index + 1 */
@@ -83,10 +86,11 @@ extern const struct hak_heap hak_heap_none;
 
 enum { HAK_VISIT_CLOCK = 16 << 10 };
 
-/* Something waits for the next visit: mail, the clock, a batch or an event put off. */
-HAK_INLINE bool hak_heap_chores_wait(struct hak_heap *heap) {
-    return (hak_load_relaxed(&heap->mail) != 0) | ((heap->clock_in -= HAK_VISIT_CLOCK) <= 0);
-}
+/* Something waits for this visit: the clock and, with it, mail; batches; an event put off. */
+HAK_INLINE bool hak_heap_chores_wait(struct hak_heap *heap) { return (heap->clock_in -= HAK_VISIT_CLOCK) <= 0; }
+
+/* All that may wait is looked at on the next visit. */
+HAK_INLINE void hak_heap_chores_call(struct hak_heap *heap) { heap->clock_in = heap->clock_rest = 0; }
 
 HAK_INLINE bool hak_heap_is_none(const struct hak_heap *heap) { return heap == &hak_heap_none; }
 
@@ -165,7 +169,7 @@ void hak_list_remove(struct hak_heap *heap, struct hak_slab *slab);
 /* --- strangers (heap/mail.c) --- */
 
 /* Frees a block of another heap's slab. `self` may be hak_heap_none. */
-void hak_stranger_free(struct hak_heap *self, struct hak_slab *slab, unsigned block);
+void hak_stranger_free(struct hak_heap *self, const struct hak_granule *record, unsigned block);
 void hak_batch_flush(struct hak_heap *self);
 /* Reads what this heap's thread posted last to a dead heap, and nobody has read. */
 void hak_mail_left(struct hak_heap *self);

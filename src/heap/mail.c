@@ -49,6 +49,7 @@ void hak_mail_left(struct hak_heap *self) {
 
 static void notify(struct hak_heap *self, struct hak_slab *slab) {
     uint32_t epoch = hak_load_relaxed(&hak_epoch);
+    if (atomic_load(&slab->mailed) == epoch) return; /* seq_cst: whoever makes it 0 will read the word behind that */
     /* seq_cst both: pairs with slab_make(), which writes owner and then reads mailed */
     if (atomic_exchange(&slab->mailed, epoch) == epoch) return;
     struct hak_heap *owner = atomic_load(&slab->owner);
@@ -63,55 +64,77 @@ static void notify(struct hak_heap *self, struct hak_slab *slab) {
 
 /* --- the stranger's side --- */
 
-static void give(struct hak_heap *self, struct hak_slab *slab, unsigned index, uint64_t mask) {
-    struct hak_row *row = hak_slab_row(slab);
-    char *first = hak_slab_start(slab) + (size_t)index * 64 * row->block_bytes;
-    uint32_t bytes = row->block_bytes;
-    uint64_t own = hak_load_acquire(&row->word[index]) & mask;
-    if (HAK_UNLIKELY(own)) hak_slab_misuse("free", first + (size_t)hak_word_first(own) * bytes);
-    /* release: the program's last writes to the blocks; acquire: who finds 0 goes on to the header */
-    uint64_t old = hak_or(&hak_slab_remote(slab)[index], mask);
-    if (HAK_UNLIKELY(old & mask)) hak_slab_misuse("free", first + (size_t)hak_word_first(old & mask) * bytes);
+static HAK_COLD __attribute__((noreturn)) void given_twice(const struct hak_slab *slab, const hak_atomic_u64 *word, uint64_t bits) {
+    const struct hak_row *row = hak_slab_row(slab);
+    hak_slab_misuse("free", row->start + ((size_t)(word - row->word) * 64 + hak_word_first(bits)) * row->block_bytes);
+}
+
+static void give(struct hak_heap *self, struct hak_slab *slab, hak_atomic_u64 *word, uint64_t mask) {
+    uint64_t own = hak_load_acquire(word) & mask;
+    if (HAK_UNLIKELY(own)) given_twice(slab, word, own);
+    /* release: the program's last writes to the blocks; acquire: who finds 0 goes on to the header; seq_cst: then `mailed`
+     * is read. The owner writes `mailed` and then reads the word: one of the two sees the other. */
+    uint64_t old = atomic_fetch_or(hak_slab_remote_word(word), mask);
+    if (HAK_UNLIKELY(old & mask)) given_twice(slab, word, old & mask);
     if (old == 0) notify(self, slab);
 }
 
-void hak_batch_flush(struct hak_heap *self) {
-    uint64_t mask = self->batch.mask;
-    if (!mask) return;
-    self->batch.mask = 0; /* first: a thread that vanishes here loses blocks, never doubles them */
+static void batch_flush(struct hak_heap *self, struct hak_batch *batch) {
+    uint64_t mask = batch->mask;
+    batch->mask = 0; /* first: a thread that vanishes here loses blocks, never doubles them */
     HAK_COUNT(&self->counters, free_batch, 1);
-    give(self, self->batch.slab, self->batch.index, mask);
+    give(self, batch->slab, batch->word, mask);
 }
 
-void hak_stranger_free(struct hak_heap *self, struct hak_slab *slab, unsigned block) {
-    unsigned index = block / 64;
+void hak_batch_flush(struct hak_heap *self) {
+    for (uint64_t left = self->batches; left; left &= left - 1) {
+        struct hak_batch *batch = &self->batch[hak_word_first(left)];
+        if (batch->mask) batch_flush(self, batch);
+    }
+    self->batches = 0;
+}
+
+/* The lines that the flush will need are fetched meanwhile: the owner's word, the strangers', and the header. */
+static HAK_NOINLINE void batch_begin(struct hak_heap *self, struct hak_batch *batch, const struct hak_granule *record,
+                                     hak_atomic_u64 *word, uint64_t bit) {
+    struct hak_slab *slab = hak_slab_at(hak_granule_of(record->start));
+    unsigned room = (unsigned)((unsigned __int128)BATCH_BYTES * record->reciprocal >> 64); /* blocks in so many bytes */
+    if (batch->mask) batch_flush(self, batch);
+    if (room <= 2) {
+        give(self, slab, word, bit);
+        return;
+    }
+    hak_prefetch_write(hak_slab_remote_word(word));
+    __builtin_prefetch(word);
+    __builtin_prefetch(slab);
+    batch->word = word;
+    batch->slab = slab;
+    batch->room = room - 1;
+    uint32_t before = self->batches;
+    self->batches = before | UINT32_C(1) << (batch - self->batch);
+    batch->mask = bit;
+    if (before) return;
+    self->clock_rest += self->clock_in; /* the next visit flushes it */
+    self->clock_in = 0;
+}
+
+void hak_stranger_free(struct hak_heap *self, const struct hak_granule *record, unsigned block) {
+    hak_atomic_u64 *word = &record->words[block / 64];
     uint64_t bit = UINT64_C(1) << block % 64;
     if (hak_heap_is_none(self)) {
-        give(self, slab, index, bit);
+        give(self, hak_slab_at(hak_granule_of(record->start)), word, bit);
         return;
     }
     HAK_COUNT(&self->counters, free_stranger, 1);
-    struct hak_batch *batch = &self->batch;
-    if (batch->mask && batch->slab == slab && batch->index == index) {
-        if (HAK_UNLIKELY(batch->mask & bit))
-            hak_slab_misuse("free", hak_slab_start(slab) + (size_t)block * hak_slab_row(slab)->block_bytes);
-        batch->mask |= bit;
-        if (--batch->room == 0) hak_batch_flush(self);
+    struct hak_batch *batch = &self->batch[(uintptr_t)word * UINT64_C(0x9e3779b97f4a7c15) >> 59];
+    HAK_STATIC(HAK_BATCHES == 1 << (64 - 59));
+    if (batch->word != word || batch->mask == 0) {
+        batch_begin(self, batch, record, word, bit);
         return;
     }
-    hak_batch_flush(self);
-    uint32_t bytes = hak_slab_row(slab)->block_bytes;
-    if (hak_load_acquire(&hak_slab_row(slab)->word[index]) & bit)
-        hak_slab_misuse("free", hak_slab_start(slab) + (size_t)block * bytes);
-    if (bytes >= BATCH_BYTES / 2) {
-        give(self, slab, index, bit);
-        return;
-    }
-    batch->slab = slab;
-    batch->index = index;
-    batch->mask = bit;
-    batch->room = BATCH_BYTES / bytes - 1;
-    self->clock_in = 0; /* the next visit flushes it */
+    if (HAK_UNLIKELY(batch->mask & bit)) given_twice(batch->slab, word, bit);
+    batch->mask |= bit;
+    if (--batch->room == 0) batch_flush(self, batch);
 }
 
 /* --- the owner's side --- */

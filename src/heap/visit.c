@@ -31,7 +31,9 @@ HAK_INLINE void *into_bin(struct hak_heap *heap, struct hak_row *row, unsigned i
 
 static void *take_claimed(struct hak_heap *heap, struct hak_row *row) {
     uint32_t count;
+    uint64_t opened = heap->opened_bytes;
     uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, &heap->opened_bytes);
+    if (heap->opened_bytes != opened) hak_heap_chores_call(heap); /* it grows: is there mail? */
     unsigned index = row->slab->cursor;
     hak_slab_unclaim(row->slab);
     return HAK_LIKELY(word != 0) ? into_bin(heap, row, index, word, count) : NULL;
@@ -146,6 +148,7 @@ static HAK_NOINLINE void *visit_rare(struct hak_heap *heap, unsigned class_index
 static HAK_NOINLINE void *visit_further(struct hak_heap *heap, unsigned class_index) {
     if (heap->shelf[class_index].rare < HAK_RARE_BLOCKS) return visit_rare(heap, class_index); /* it has no slab */
     hak_fork_check(heap);
+    if (hak_load_relaxed(&heap->mail)) hak_mail_take(heap);
     void *block = heap->shelf[class_index].current ? take_from_strangers(heap, class_index) : NULL;
     if (!block) block = take_from_partial(heap, class_index);
     if (block) return block;
@@ -164,7 +167,10 @@ static HAK_NOINLINE void *visit_further(struct hak_heap *heap, unsigned class_in
 
 void hak_visit_chores(struct hak_heap *heap) {
     hak_fork_check(heap);
-    if (heap->batch.mask) hak_batch_flush(heap);
+    heap->clock_in += heap->clock_rest;
+    heap->clock_rest = 0;
+    if (heap->batches) hak_batch_flush(heap);
+    if (heap->clock_in > 0) return;
     if (hak_load_relaxed(&heap->mail)) hak_mail_take(heap);
     if (heap->pending) hak_event_pending(heap);
     hak_sweep_clock(heap);

@@ -6,20 +6,20 @@
 
 enum {
     HEADER_LINES = HAK_CHUNK_GRANULES,
-    WORDS = (HAK_META_BYTES / HAK_LINE - HEADER_LINES) / 64, /* 31 words of 64 lines behind the headers */
-    OWN_LINES = 4,                                           /* the first lines of word 0: the bits themselves */
-    OWNER_WORDS = 15,
+    OWNER_WORDS = HAK_REMOTE_LINES / 64, /* words of 64 lines behind the headers; then as many for strangers */
+    OWN_LINES = 4,                       /* the first lines of word 0: the bits themselves */
 };
-HAK_STATIC(WORDS * 8 <= OWN_LINES * HAK_LINE);
+HAK_STATIC(OWNER_WORDS * 8 <= OWN_LINES * HAK_LINE);
+HAK_STATIC(HEADER_LINES + 2 * HAK_REMOTE_LINES <= HAK_META_BYTES / HAK_LINE);
 
 static hak_atomic_u64 *bits_of(size_t chunk) {
     return (hak_atomic_u64 *)(void *)(hak_meta_at(chunk) + HEADER_LINES * HAK_LINE);
 }
 static unsigned owner_lines(unsigned word_count) { return (32 + word_count * 8 + HAK_LINE - 1) / HAK_LINE; }
-static unsigned remote_lines(unsigned word_count) { return (word_count * 8 + HAK_LINE - 1) / HAK_LINE; }
 
-static unsigned take(size_t chunk, unsigned from, unsigned to, unsigned count) {
-    for (unsigned i = from; i < to; i++) {
+unsigned hak_lines_take(size_t chunk, unsigned word_count) {
+    unsigned count = owner_lines(word_count);
+    for (unsigned i = 0; i < OWNER_WORDS; i++) {
         hak_atomic_u64 *word = &bits_of(chunk)[i];
         uint64_t used = hak_load_relaxed(word);
         for (;;) {
@@ -32,21 +32,7 @@ static unsigned take(size_t chunk, unsigned from, unsigned to, unsigned count) {
     return 0;
 }
 
-static void give(size_t chunk, unsigned line, unsigned count) {
-    line -= HEADER_LINES;
-    hak_and(&bits_of(chunk)[line / 64], ~hak_word_mask(line % 64, count));
-}
-
-bool hak_lines_take(size_t chunk, unsigned word_count, unsigned *owner_line, unsigned *remote_line) {
-    *owner_line = take(chunk, 0, OWNER_WORDS, owner_lines(word_count));
-    if (!*owner_line) return false;
-    *remote_line = take(chunk, OWNER_WORDS, WORDS, remote_lines(word_count));
-    if (*remote_line) return true;
-    give(chunk, *owner_line, owner_lines(word_count));
-    return false;
-}
-
-void hak_lines_give(size_t chunk, unsigned word_count, unsigned owner_line, unsigned remote_line) {
-    give(chunk, owner_line, owner_lines(word_count));
-    give(chunk, remote_line, remote_lines(word_count));
+void hak_lines_give(size_t chunk, unsigned word_count, unsigned owner_line) {
+    unsigned line = owner_line - HEADER_LINES;
+    hak_and(&bits_of(chunk)[line / 64], ~hak_word_mask(line % 64, owner_lines(word_count)));
 }

@@ -31,13 +31,13 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     if (!hak_slab_claim(slab)) return false;
     /* seq_cst both: a stranger sets mailed, then reads owner; so he sees us, or we see him */
     atomic_store(&slab->owner, heap);
-    unsigned owner_line, remote_line;
-    if (hak_slab_mailed(slab) || !hak_lines_take(number, class->word_count, &owner_line, &remote_line)) {
+    unsigned owner_line = 0;
+    if (hak_slab_mailed(slab) || !(owner_line = hak_lines_take(number, class->word_count))) {
         hak_slab_unclaim(slab);
         return false;
     }
     slab->owner_line = (uint16_t)owner_line;
-    slab->remote_line = (uint16_t)remote_line;
+    slab->remote_line = (uint16_t)(owner_line + HAK_REMOTE_LINES);
     slab->class_index = (uint8_t)class_index;
     slab->place = HAK_SLAB_CURRENT;
     slab->cursor = slab->pending = slab->exact = 0;
@@ -103,7 +103,7 @@ void hak_slab_release_claimed(struct hak_slab *slab, int64_t *sum) {
     }
     hak_and(&hak_chunk_at(number)->slabs, ~(UINT64_C(1) << granule % HAK_CHUNK_GRANULES));
     for (unsigned i = 0; i < class->granules; i++) hak_store_release(&hak_granule_at(granule + i)->owner, NULL);
-    hak_lines_give(number, class->word_count, slab->owner_line, slab->remote_line);
+    hak_lines_give(number, class->word_count, slab->owner_line);
     if (hak_load_relaxed(&slab->counted_pages)) uncount(slab, sum);
     slab->place = HAK_SLAB_NONE;
     uint64_t returned = slab->returned;
@@ -247,7 +247,7 @@ uint32_t hak_slab_collect(struct hak_slab *slab) {
     hak_atomic_u64 *remote = hak_slab_remote(slab);
     uint32_t collected = 0;
     for (unsigned i = 0; i < hak_slab_class(slab)->word_count; i++) {
-        if (!hak_load_relaxed(&remote[i])) continue;
+        if (!atomic_load(&remote[i])) continue; /* seq_cst: behind the exchange of `mailed`, see give() in heap/mail.c */
         uint64_t given = hak_exchange(&remote[i], 0); /* acquire: the strangers' last writes to the blocks */
         uint64_t own = hak_load_relaxed(&row->word[i]);
         if (HAK_UNLIKELY(own & given)) {

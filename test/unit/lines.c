@@ -17,7 +17,7 @@ enum { LINES = HAK_META_BYTES / HAK_LINE, SLABS = HAK_CHUNK_GRANULES, CHUNK = 0 
 static unsigned char taken[LINES];
 
 struct rows {
-    unsigned words, owner, remote;
+    unsigned words, owner;
 };
 
 static int start(void **state) {
@@ -34,19 +34,19 @@ static void mark(unsigned line, unsigned count, int value) {
 }
 
 static unsigned owner_lines(unsigned words) { return (32 + words * 8 + HAK_LINE - 1) / HAK_LINE; }
-static unsigned remote_lines(unsigned words) { return (words * 8 + HAK_LINE - 1) / HAK_LINE; }
 
 static void rows_take(struct rows *rows, unsigned words) {
     rows->words = words;
-    REQUIRE(hak_lines_take(CHUNK, words, &rows->owner, &rows->remote));
+    rows->owner = hak_lines_take(CHUNK, words);
+    REQUIRE(rows->owner);
     mark(rows->owner, owner_lines(words), 1);
-    mark(rows->remote, remote_lines(words), 1);
+    mark(rows->owner + HAK_REMOTE_LINES, owner_lines(words), 1);
 }
 
 static void rows_give(struct rows *rows) {
-    hak_lines_give(CHUNK, rows->words, rows->owner, rows->remote);
+    hak_lines_give(CHUNK, rows->words, rows->owner);
     mark(rows->owner, owner_lines(rows->words), 0);
-    mark(rows->remote, remote_lines(rows->words), 0);
+    mark(rows->owner + HAK_REMOTE_LINES, owner_lines(rows->words), 0);
 }
 
 static void all_lines_are_free(void) {
@@ -102,10 +102,10 @@ static void a_take_without_room_takes_nothing(void **state) {
     (void)state;
     static struct rows rows[LINES];
     unsigned count = 0;
-    while (hak_lines_take(CHUNK, 64, &rows[count].owner, &rows[count].remote)) {
+    while ((rows[count].owner = hak_lines_take(CHUNK, 64)) != 0) {
         rows[count].words = 64;
         mark(rows[count].owner, owner_lines(64), 1);
-        mark(rows[count].remote, remote_lines(64), 1);
+        mark(rows[count].owner + HAK_REMOTE_LINES, owner_lines(64), 1);
         count++;
         assert_true(count < LINES);
     }

@@ -8,6 +8,7 @@
 #include "unit/heap_room.h"
 
 #include <pthread.h>
+#include <string.h>
 
 enum { BLOCKS_MAX = 1 << 14 };
 static void *blocks[BLOCKS_MAX];
@@ -51,24 +52,83 @@ static void stranger_frees_reach_the_owner(void **state) {
 static void blocks_of_one_word_go_back_in_one_batch(void **state) {
     (void)state;
     struct hak_heap *owner = heap_make(), *stranger = heap_make();
-    unsigned c = 4, bytes = hak_classes[c].block_bytes;
-    struct hak_slab *slab = take_many(owner, c, 128);
-    for (unsigned i = 0; i < 64; i++) block_give(stranger, blocks[i]);
-    assert_int_equal(live_blocks(c), 128 - 64); /* the census knows of the batch */
-    unsigned flushed = 64 * bytes >= 8192 ? 1 : 0;
-    assert_int_equal(stranger->counters.n[HAK_C_free_batch], flushed);
-    block_give(stranger, blocks[64]); /* another word */
+    unsigned c = 8, bytes = hak_classes[c].block_bytes;
+    struct hak_slab *slab = take_many(owner, c, 192);
+    assert_int_equal(64 * bytes, 8192);
+    for (unsigned i = 0; i < 63; i++) block_give(stranger, blocks[i]);
+    for (unsigned i = 64; i < 70; i++) block_give(stranger, blocks[i]); /* another word: a batch beside the first */
+    assert_int_equal(live_blocks(c), 192 - 69); /* the census knows of both */
+    assert_int_equal(stranger->counters.n[HAK_C_free_batch], 0);
+    block_give(stranger, blocks[63]); /* 8 KiB */
     assert_int_equal(stranger->counters.n[HAK_C_free_batch], 1);
     assert_true(hak_load_relaxed(&hak_slab_remote(slab)[0]) == ~UINT64_C(0));
+    assert_true(hak_load_relaxed(&hak_slab_remote(slab)[1]) == 0);
     hak_batch_flush(stranger);
     assert_int_equal(stranger->counters.n[HAK_C_free_batch], 2);
     hak_batch_flush(stranger);
     assert_int_equal(stranger->counters.n[HAK_C_free_batch], 2);
-    give_many(stranger, 65, 128);
+    give_many(stranger, 70, 192);
     hak_mail_take(owner);
     heap_end(owner);
     heap_end(stranger);
     assert_int_equal(live_slabs(c), 0);
+}
+
+/* However many words there are and however they fall into the table: what a thread keeps back is bounded. */
+static void batches_hold_eight_kib_each_at_most(void **state) {
+    (void)state;
+    struct hak_heap *owner = heap_make(), *stranger = heap_make();
+    uint64_t dice = 59;
+    enum { COUNT = 6000 };
+    for (unsigned i = 0; i < COUNT; i++) {
+        unsigned c = 1 + (unsigned)(dice_next(&dice) % 8);
+        class_is_common(owner, c);
+        blocks[i] = block_take(owner, c);
+    }
+    for (unsigned i = 0; i < COUNT; i++) {
+        block_give(stranger, blocks[i]);
+        for (unsigned k = 0; k < HAK_BATCHES; k++) {
+            const struct hak_batch *batch = &stranger->batch[k];
+            if (!batch->mask) continue;
+            REQUIRE(stranger->batches >> k & 1);
+            REQUIRE(hak_word_count(batch->mask) * hak_slab_class(batch->slab)->block_bytes < 8192);
+        }
+    }
+    assert_true(stranger->counters.n[HAK_C_free_batch] < COUNT / 2);
+    hak_batch_flush(stranger);
+    hak_mail_take(owner);
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) assert_int_equal(live_blocks(c), 0);
+    heap_end(owner);
+    heap_end(stranger);
+    AUDIT();
+}
+
+/* Mail need not be read on each visit: with the clock, and before anything else when the heap would grow. */
+static void mail_is_read_before_a_heap_grows(void **state) {
+    (void)state;
+    struct hak_heap *owner = heap_make(), *stranger = heap_make();
+    unsigned c = 64, other = 32, capacity = hak_classes[c].capacity;
+    take_many(owner, c, capacity); /* the next visit finds this slab used up */
+    class_is_common(owner, other);
+    void *block = block_take(owner, other);
+    give_many(stranger, 0, capacity / 2);
+    assert_true(hak_load_relaxed(&owner->mail) != 0);
+    owner->clock_in = 1 << 30; /* not by the clock */
+    uint64_t cut = owner->counters.n[HAK_C_visit_new_slab];
+    blocks[0] = block_take(owner, c);
+    assert_true(hak_load_relaxed(&owner->mail) == 0);
+    assert_int_equal(owner->counters.n[HAK_C_visit_new_slab], cut);
+    give_many(stranger, 0, 1);
+    while (owner->bin[other].word) block_give(owner, block_take(owner, other)); /* a visit with words left reads none .. */
+    owner->clock_in = 0;
+    block_give(owner, block_take(owner, other)); /* .. but by the clock */
+    assert_true(hak_load_relaxed(&owner->mail) == 0);
+    block_give(owner, block);
+    give_many(stranger, capacity / 2, capacity);
+    hak_mail_take(owner);
+    heap_end(owner);
+    heap_end(stranger);
+    AUDIT();
 }
 
 static void a_thread_without_a_heap_gives_back_too(void **state) {
@@ -221,6 +281,7 @@ static bool is_found(struct hak_heap *heap, void *block) {
     room_misused = NULL;
     if (!setjmp(room_caught)) {
         block_give(heap, block);
+        hak_batch_flush(heap); /* across threads it is found when the batch goes back */
         hak_batch_flush(heap);
     }
     return room_misused == block;
@@ -241,7 +302,7 @@ static void a_stranger_who_frees_twice_is_found(void **state) {
     assert_true(is_found(stranger, blocks[0])); /* the owner has taken it in */
     give_many(owner, 2, 10);
     heap_end(owner);
-    stranger->batch.mask = 0;
+    memset(stranger->batch, 0, sizeof stranger->batch);
     heap_end(stranger);
 }
 
@@ -289,6 +350,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stranger_frees_reach_the_owner),
         cmocka_unit_test(blocks_of_one_word_go_back_in_one_batch),
+        cmocka_unit_test(batches_hold_eight_kib_each_at_most),
+        cmocka_unit_test(mail_is_read_before_a_heap_grows),
         cmocka_unit_test(a_thread_without_a_heap_gives_back_too),
         cmocka_unit_test(a_full_slab_comes_back_by_mail),
         cmocka_unit_test(mail_for_an_ended_slab_is_dropped),

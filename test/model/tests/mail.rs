@@ -20,6 +20,7 @@ enum Mutant {
     StrangerOrsRelaxed,
     CollectorSwapsRelaxed,
     NotifiersDoNotMark,
+    MailedReadWithoutOrder,
     CutWithoutCheck,
     CutChecksWithPlainLoad,
     CutChecksBeforeOwner,
@@ -127,7 +128,17 @@ impl World {
         if self.mutant == NotifiersDoNotMark {
             return self.push(s, slab.owner.load(Relaxed));
         }
-        if old == 0 && slab.mailed.swap(1, AcqRel) == 0 {
+        if old != 0 {
+            return;
+        }
+        // In C both are seq_cst: the OR and this load here, the exchange of `mailed` and the load of the word there.
+        if self.mutant != MailedReadWithoutOrder {
+            fence(SeqCst);
+        }
+        if slab.mailed.load(Relaxed) == 1 {
+            return;
+        }
+        if slab.mailed.swap(1, AcqRel) == 0 {
             if self.cut == Cut::Fence {
                 fence(SeqCst);
             }
@@ -231,6 +242,9 @@ impl World {
             return self.release_if_empty(s);
         }
         slab.mailed.swap(0, AcqRel);
+        if self.mutant != MailedReadWithoutOrder {
+            fence(SeqCst);
+        }
         let n = self.collect_words(s);
         if n != 0 || self.mutant == ReleaseWaitsForMail {
             self.release_if_empty(s);
@@ -498,6 +512,7 @@ fn mutants_are_refuted() {
     refute("mail: the stranger's OR is relaxed", RACE, || last_blocks(StrangerOrsRelaxed));
     refute("mail: the collector's exchange is relaxed", RACE, || last_blocks(CollectorSwapsRelaxed));
     refute("mail: every stranger pushes", "the mailbox is a ring", || last_blocks(NotifiersDoNotMark));
+    refute("mail: mailed is read without order", "lost", || last_blocks(MailedReadWithoutOrder));
     refute("mail: next is read late", "lost", || two_slabs(NextAfterMailed));
     refute("mail: the push is relaxed", "lost", || two_slabs(PushRelaxed));
     refute("mail: cut without a check", "never hears", || cut_anew(CutWithoutCheck, Cut::Rmw));
