@@ -31,7 +31,7 @@ static void *out_of_memory(void) {
 void *hak_front_large(size_t bytes, size_t align, bool *zeroed) {
     struct hak_heap *heap = bytes <= PTRDIFF_MAX ? hak_front_heap() : NULL;
     if (!heap) return out_of_memory();
-    if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) hak_visit_chores(heap);
+    if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) hak_visit_chores_due(heap);
     HAK_COUNT(&heap->counters, large_alloc, 1);
     void *block = hak_large_take(bytes, align, zeroed);
     if (HAK_LIKELY(block != NULL)) return block;
@@ -98,7 +98,7 @@ static HAK_NOINLINE void free_large(struct hak_granule *record, void *block) {
     if (HAK_UNLIKELY(record->start != block)) hak_misuse("free", block);
     if (HAK_LIKELY(!hak_heap_is_none(heap))) HAK_COUNT(&heap->counters, free_large, 1);
     if (HAK_UNLIKELY(!hak_large_give(record))) hak_misuse("free", block);
-    if (HAK_LIKELY(!hak_heap_is_none(heap)) && HAK_UNLIKELY(hak_heap_chores_wait(heap))) hak_visit_chores(heap);
+    if (HAK_LIKELY(!hak_heap_is_none(heap)) && HAK_UNLIKELY(hak_heap_chores_wait(heap))) hak_visit_chores_due(heap);
 }
 
 static HAK_NOINLINE void free_further(void *block) {

@@ -126,6 +126,8 @@ void *hak_visit(struct hak_heap *heap, unsigned class_index);
 
 /* What every slow path may do first: mail, pending events, the batch, a child's first steps, the clock. */
 void hak_visit_chores(struct hak_heap *heap);
+/* When hak_heap_chores_wait(): batches, and all else if it is due. */
+void hak_visit_chores_due(struct hak_heap *heap);
 
 /* --- events (heap/event.c) --- */
 

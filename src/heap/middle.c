@@ -66,7 +66,7 @@ void hak_middle_flush(struct hak_heap *heap) {
 static HAK_NOINLINE void chores(struct hak_heap *heap) {
     hak_free_flush(&heap->free_sum);
     if (hak_purge_over(0)) hak_middle_flush(heap);
-    hak_visit_chores(heap);
+    hak_visit_chores_due(heap);
 }
 
 static HAK_NOINLINE void free_to_row(struct hak_heap *heap, struct hak_row *row, unsigned index) {

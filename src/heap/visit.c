@@ -165,12 +165,17 @@ static HAK_NOINLINE void *visit_further(struct hak_heap *heap, unsigned class_in
     return HAK_LIKELY(block != NULL) ? block : hak_heap_on_shortage(heap, class_index);
 }
 
-void hak_visit_chores(struct hak_heap *heap) {
+void hak_visit_chores_due(struct hak_heap *heap) {
     hak_fork_check(heap);
     heap->clock_in += heap->clock_rest;
     heap->clock_rest = 0;
     if (heap->batches) hak_batch_flush(heap);
-    if (heap->clock_in > 0) return;
+    if (heap->clock_in <= 0) hak_visit_chores(heap);
+}
+
+void hak_visit_chores(struct hak_heap *heap) {
+    hak_fork_check(heap);
+    if (heap->batches) hak_batch_flush(heap);
     if (hak_load_relaxed(&heap->mail)) hak_mail_take(heap);
     if (heap->pending) hak_event_pending(heap);
     hak_sweep_clock(heap);
@@ -200,7 +205,7 @@ HAK_INLINE void *visit(struct hak_heap *heap, unsigned class_index) {
 }
 
 static HAK_NOINLINE void *visit_after_chores(struct hak_heap *heap, unsigned class_index) {
-    hak_visit_chores(heap);
+    hak_visit_chores_due(heap);
     return visit(heap, class_index);
 }
 
