@@ -8,6 +8,7 @@
 #include "memory/chunk.h"
 
 #include "base/word.h"
+#include "memory/huge.h"
 #include "memory/purge.h"
 
 hak_atomic_u64 hak_chunk_top;
@@ -167,6 +168,29 @@ size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules) {
     return granule;
 }
 
+size_t hak_span_take_dense(size_t count, size_t *dirty_granules) {
+    size_t granule = hak_span_take(count, 1, dirty_granules);
+    if (granule == HAK_NO_GRANULE || *dirty_granules == count) return granule;
+    uint64_t mask = hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES), (unsigned)count);
+    *dirty_granules += hak_word_count(hak_huge_grow(granule / HAK_CHUNK_GRANULES, mask));
+    return granule;
+}
+
+bool hak_span_is_blank(size_t granule, size_t count) {
+    while (count > 0) {
+        unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
+        unsigned part = count < HAK_CHUNK_GRANULES - first ? (unsigned)count : HAK_CHUNK_GRANULES - first;
+        if (hak_chunk_stale(hak_chunk_at(granule / HAK_CHUNK_GRANULES)) & hak_word_mask(first, part)) return false;
+        granule += part;
+        count -= part;
+    }
+    return true;
+}
+
+static void blank_forget(struct hak_chunk *chunk, uint64_t mask) {
+    if (HAK_UNLIKELY(!hak_region.is_limited && hak_load_relaxed(&chunk->blank) & mask)) hak_and(&chunk->blank, ~mask);
+}
+
 void hak_span_give(size_t granule, size_t count, enum hak_span_state state) {
     size_t lowest = granule / HAK_CHUNK_GRANULES;
     while (count > 0) {
@@ -177,9 +201,11 @@ void hak_span_give(size_t granule, size_t count, enum hak_span_state state) {
         HAK_ASSERT((hak_load_relaxed(&chunk->used) & mask) == mask);
         int64_t change = 0; /* of free dirty granules */
         if (state == HAK_SPAN_DIRTY) {
+            blank_forget(chunk, mask);
             hak_or(&chunk->dirty, mask);
             change = part;
         } else if (state == HAK_SPAN_CLEAN) {
+            blank_forget(chunk, mask);
             hak_and(&chunk->dirty, ~mask);
         } else {
             change = hak_word_count(hak_load_relaxed(&chunk->dirty) & mask);

@@ -3,7 +3,7 @@
  * Owns:      which granules are used, which free ones may still be resident (dirty), where slabs begin.
  * Threads:   any; each change is one atomic operation. Who took a granule's `used` bit owns the granule and
  *            its `dirty` bit until it gives the used bit back.
- * Invariant: a granule that is neither used nor dirty reads as zeros and is not resident.
+ * Invariant: a granule that is neither used nor dirty reads as zeros and is not resident; a blank one is zeros, too.
  * Order:     pages are returned before dirty bits are cleared, those before used bits; a record is written
  *            before a pointer into its granule leaves.
  */
@@ -16,12 +16,16 @@ struct HAK_ALIGNED(HAK_LINE) hak_chunk {
     hak_atomic_u64 used;   /* granules that are handed out */
     hak_atomic_u64 dirty;  /* granules that may be resident; meaningful while they are free */
     hak_atomic_u64 slabs;  /* granules at which a live slab begins: the way in for third threads */
-    hak_atomic_u64 mapped; /* granules that are mapped, when data comes by pieces */
+    union {
+        hak_atomic_u64 mapped; /* granules that are mapped, when data comes by pieces */
+        hak_atomic_u64 blank;  /* else: of the dirty ones those that read as zeros all the same (memory/huge.h) */
+    };
     hak_atomic_u64 cold;   /* free and dirty at the last sweep already */
     hak_atomic_u64 ever;   /* granules that were returned once: touching them again is counted */
     hak_atomic_u32 returned_ms;   /* when pages of it were last returned */
     _Atomic(uint8_t) data_state;  /* region.c: are its granules mapped? */
     _Atomic(uint8_t) rows_used;   /* its metadata may be resident */
+    _Atomic(uint8_t) huge;        /* halves in which the kernel may use huge pages */
 };
 HAK_STATIC(sizeof(struct hak_chunk) == HAK_LINE);
 
@@ -46,9 +50,21 @@ HAK_INLINE uint64_t hak_chunk_slabs(size_t chunk) {
 extern hak_atomic_u64 hak_chunk_top;
 
 /* Takes `count` granules in a row, the first at a multiple of `align` (a power of two); up to 64 of them lie
- * in one chunk, more begin at a chunk's start. They are committed; *dirty_granules says how many may hold old
- * contents (0: all read as zeros). HAK_NO_GRANULE when there is no room or the kernel refuses. */
+ * in one chunk, more begin at a chunk's start. They are committed; *dirty_granules says how many may be resident
+ * (0: all read as zeros). HAK_NO_GRANULE when there is no room or the kernel refuses. */
 size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules);
+
+/* The same for a slab, whose pages will all be used: up to 64 granules, possibly in huge pages. */
+size_t hak_span_take_dense(size_t count, size_t *dirty_granules);
+
+/* Do the granules, which the caller has taken, all read as zeros? */
+bool hak_span_is_blank(size_t granule, size_t count);
+
+/* Granules of the chunk that may hold old contents, if their owner has not written since he took them. */
+HAK_INLINE uint64_t hak_chunk_stale(struct hak_chunk *chunk) {
+    uint64_t dirty = hak_load_relaxed(&chunk->dirty);
+    return hak_region.is_limited ? dirty : dirty & ~hak_load_relaxed(&chunk->blank);
+}
 
 /* Gives them back: written to; returned to the kernel, so that they read as zeros; or not touched since the take. */
 enum hak_span_state { HAK_SPAN_DIRTY, HAK_SPAN_CLEAN, HAK_SPAN_AS_IT_WAS };

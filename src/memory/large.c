@@ -8,6 +8,7 @@
 #include "memory/large.h"
 
 #include "base/word.h"
+#include "memory/huge.h"
 #include "memory/purge.h"
 
 #include <string.h>
@@ -38,7 +39,7 @@ void *hak_large_take(size_t bytes, size_t align, bool *zeroed) {
     if (count > UINT32_MAX || align >> HAK_GRANULE_SHIFT > UINT32_MAX) return NULL;
     size_t granule = hak_span_take(count, align > HAK_GRANULE_BYTES ? align >> HAK_GRANULE_SHIFT : 1, &dirty);
     if (granule == HAK_NO_GRANULE) return NULL;
-    *zeroed = dirty == 0;
+    *zeroed = dirty == 0 || hak_span_is_blank(granule, count);
     record_write(granule, count, bytes, 0);
     return hak_granule_address(granule);
 }
@@ -46,7 +47,7 @@ void *hak_large_take(size_t bytes, size_t align, bool *zeroed) {
 void hak_large_clear(struct hak_granule *record, size_t bytes) {
     size_t granule = hak_granule_of(record->start), count = hak_large_granules(record);
     for (size_t i = 0; i < count && i << HAK_GRANULE_SHIFT < bytes;) {
-        uint64_t dirty = hak_load_relaxed(&hak_chunk_at((granule + i) / HAK_CHUNK_GRANULES)->dirty);
+        uint64_t dirty = hak_chunk_stale(hak_chunk_at((granule + i) / HAK_CHUNK_GRANULES));
         unsigned first = (unsigned)((granule + i) % HAK_CHUNK_GRANULES);
         bool is_dirty = dirty >> first & 1;
         uint64_t other = (is_dirty ? ~dirty : dirty) >> first;
@@ -57,6 +58,7 @@ void hak_large_clear(struct hak_granule *record, size_t bytes) {
             size_t left = bytes - (i << HAK_GRANULE_SHIFT), span = run << HAK_GRANULE_SHIFT;
             struct hak_range range = { start, span };
             uint64_t calls = 0; /* not counted as returned: it is on its way to be used */
+            if (span >= CLEAR_BY_RETURN_BYTES) hak_huge_leave(start, span);
             if (span < CLEAR_BY_RETURN_BYTES || hak_os_return(&range, 1, &calls) == 0)
                 memset(start, 0, left < span ? left : span);
         }
@@ -68,7 +70,10 @@ static void span_end(size_t granule, size_t count, bool moved) {
     enum hak_span_state state = HAK_SPAN_DIRTY;
     if (moved) { /* a fresh mapping merges with its neighbours again */
         size_t bytes = count << HAK_GRANULE_SHIFT;
-        if (hak_os_fresh(hak_granule_address(granule), bytes) == 0) state = HAK_SPAN_CLEAN;
+        if (hak_os_fresh(hak_granule_address(granule), bytes) == 0) {
+            hak_huge_forget(granule, count);
+            state = HAK_SPAN_CLEAN;
+        }
     }
     hak_span_give(granule, count, state);
 }

@@ -7,6 +7,7 @@
 #include "memory/purge.h"
 
 #include "base/word.h"
+#include "memory/huge.h"
 #include "rules/options.h"
 
 struct hak_purge hak_purge;
@@ -147,7 +148,9 @@ static uint64_t return_granules(size_t number, uint64_t mask, uint64_t dirty, bo
         unsigned length = gap ? hak_word_first(gap) : 64 - first;
         if (length > 64 - first) length = 64 - first;
         ranges[count].start = hak_granule_address(number * HAK_CHUNK_GRANULES + first);
-        ranges[count++].bytes = (size_t)length << HAK_GRANULE_SHIFT;
+        ranges[count].bytes = (size_t)length << HAK_GRANULE_SHIFT;
+        hak_huge_leave(ranges[count].start, ranges[count].bytes);
+        count++;
         m &= ~hak_word_mask(first, length);
     }
     if (count && hak_purge_return(ranges, count, by_sweep)) done |= left;
@@ -181,6 +184,7 @@ static size_t chunk_return(size_t number, uint64_t wanted, bool by_sweep) {
     uint64_t done = return_granules(number, mask, dirty, by_sweep);
     hak_store_relaxed(&chunk->returned_ms, hak_purge_stamp(by_sweep));
     hak_or(&chunk->ever, done);
+    if (!hak_region.is_limited && hak_load_relaxed(&chunk->blank) & done) hak_and(&chunk->blank, ~done);
     hak_and(&chunk->dirty, ~done); /* before used: pairs with the take, which reads dirty after its CAS */
     hak_and(&chunk->used, ~mask);
     hak_span_hint(number);

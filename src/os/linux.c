@@ -31,6 +31,12 @@
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24
 #endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_COLD
+#define MADV_COLD 20
+#endif
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
 #endif
@@ -130,6 +136,29 @@ size_t hak_os_return(const struct hak_range *ranges, size_t count, uint64_t *cal
     return done;
 }
 
+bool hak_os_huge_there(void) {
+    char text[64];
+    long fd = HAK_SYS4(SYS_openat, AT_FDCWD, "/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return false;
+    long got = HAK_SYS3(SYS_read, fd, text, sizeof text);
+    HAK_SYS1(SYS_close, fd);
+    for (long i = 0; i + 1 < got; i++)
+        if (text[i] == '[') return text[i + 1] != 'n'; /* always, madvise, never: the one that holds stands in brackets */
+    return false;
+}
+
+int hak_os_huge(void *address, size_t bytes, bool on) {
+    FAULT(HAK_OS_ADVISE, -ENOMEM);
+    return advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
+int hak_os_populate(void *address, size_t bytes) {
+    FAULT(HAK_OS_ADVISE, -ENOMEM);
+    return advise(address, bytes, MADV_POPULATE_WRITE);
+}
+
+int hak_os_split(void *page) { return advise(page, hak_os_page_bytes(), MADV_COLD); }
+
 int hak_os_move(void *from, void *to, size_t bytes) {
     FAULT(HAK_OS_MOVE, -ENOMEM);
     long result =
@@ -178,6 +207,12 @@ uint64_t hak_os_clock_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now); /* the vdso's; it cannot fail, so errno stays */
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+uint64_t hak_os_cpu_ns(void) {
+    struct timespec now = { 0, 0 };
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 void hak_os_write(int fd, const void *bytes, size_t count) {

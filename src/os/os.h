@@ -38,6 +38,12 @@ bool hak_os_wipe_on_fork(void *page, size_t bytes);     /* the child reads zeros
  * of the ranges, from the first on, went back. */
 size_t hak_os_return(const struct hak_range *ranges, size_t count, uint64_t *call_count);
 
+/* --- huge pages; 0 or -errno --- */
+bool hak_os_huge_there(void);                            /* are there any in this system? */
+int hak_os_huge(void *address, size_t bytes, bool on);   /* may be backed by them, or not again */
+int hak_os_populate(void *address, size_t bytes);        /* makes it resident */
+int hak_os_split(void *page);                            /* the huge page that this is a part of becomes small ones */
+
 /* Moves pages without copying; both ranges stay mapped, `from` reads as zeros. */
 int hak_os_move(void *from, void *to, size_t bytes);
 
@@ -56,6 +62,8 @@ unsigned hak_os_tid(void);
 
 /* --- time --- */
 uint64_t hak_os_clock_ms(void); /* monotonic, coarse: moves every 1 to 10 ms */
+
+uint64_t hak_os_cpu_ns(void);   /* that this thread has used */
 
 /* a counter that only moves forward and costs some 20 cycles to read; its rate is unknown (1 MHz to 5 GHz) */
 HAK_INLINE uint64_t hak_os_ticks(void) {

@@ -1,6 +1,7 @@
 /* slab.c - cut and end slabs, hand out and take back their blocks. See slab.h. */
 #include "slab/slab.h"
 
+#include "memory/huge.h"
 #include "memory/purge.h"
 #include "slab/lines.h"
 
@@ -76,7 +77,7 @@ struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index) {
     struct hak_slab *slab = NULL;
     while (tries < TRIES && !slab) {
         size_t dirty;
-        size_t granule = hak_span_take(count, 1, &dirty);
+        size_t granule = hak_span_take_dense(count, &dirty);
         if (granule == HAK_NO_GRANULE) break;
         if (slab_make(granule, heap, class_index, dirty != 0)) slab = hak_slab_at(granule);
         else refused[tries++] = granule;
@@ -300,7 +301,9 @@ static size_t pages_return(struct hak_slab *slab, uint64_t pages, bool by_sweep)
         uint64_t gap = ~(left >> first);
         unsigned length = gap ? hak_word_first(gap) : 64;
         ranges[count].start = hak_slab_start(slab) + ((size_t)first << shift);
-        ranges[count++].bytes = (size_t)length << shift;
+        ranges[count].bytes = (size_t)length << shift;
+        hak_huge_leave(ranges[count].start, ranges[count].bytes);
+        count++;
         done |= hak_word_mask(first, length);
         left &= ~done;
     }

@@ -1,0 +1,32 @@
+/* huge.h - huge pages where the heap is dense, and giving them up before parts of them go back.
+ *
+ * Owns:      `huge` in each chunk: which of its two halves of 2 MiB the kernel was told to back with huge pages.
+ * Threads:   any. The flags are hints; who makes a half huge has taken all its granules first.
+ * Where:     a half that a growing heap of slabs enters (nothing in it used or resident), once slabs hold huge_from_mb and
+ *            at most an eighth of that is not resident; and blocks of sites that were seen to touch all they ask for.
+ * Price:     the half is resident at once, so what is free of it is counted as free memory (dirty), known to be zero
+ *            (blank). Where the kernel must move pages first to make one, it is dearer than 512 small ones: the first
+ *            page of each half is timed, and slow ones make us wait, for longer each time.
+ * Return:    to return a part of a huge page alone gives the kernel nothing until it is short of memory, though the
+ *            process looks smaller. So the page is split first (MADV_COLD on a part of it does that), truly.
+ */
+#ifndef HAK_MEMORY_HUGE_H
+#define HAK_MEMORY_HUGE_H
+
+#include "memory/chunk.h"
+
+enum { HAK_HALF_GRANULES = 32, HAK_HALF_BYTES = HAK_HALF_GRANULES << HAK_GRANULE_SHIFT };
+
+/* The caller just took the granules of `mask` for a slab. Gives which of them are resident now through this. */
+uint64_t hak_huge_grow(size_t number, uint64_t mask);
+
+/* A fresh block of a dense site, nothing of it resident. */
+void hak_huge_block(size_t granule, size_t count);
+
+/* The caller owns the range, which goes back to the kernel next. */
+void hak_huge_leave(const void *start, size_t bytes);
+
+/* Fresh mappings stand where these granules were. */
+void hak_huge_forget(size_t granule, size_t count);
+
+#endif

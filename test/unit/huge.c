@@ -1,0 +1,159 @@
+/* huge.c - halves become huge only where the heap is dense, and nothing else changes by it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "unit/room.h"
+
+#include "base/word.h"
+#include "memory/chunk.h"
+#include "memory/huge.h"
+#include "memory/large.h"
+#include "memory/purge.h"
+#include "rules/options.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+enum { SPAN = 16, HALF = HAK_HALF_GRANULES, MOST = 4096 };
+#define MIB (1 << 20)
+
+static size_t taken[MOST], taken_count;
+
+static bool refuse_advice(enum hak_os_call call) { return call == HAK_OS_ADVISE; }
+
+static int start(void **state) {
+    (void)state;
+    room_region_start();
+    return 0;
+}
+
+static int64_t free_now(void) { return hak_load_relaxed(&hak_purge.free_bytes); }
+static struct hak_chunk *chunk_of(size_t granule) { return hak_chunk_at(granule / HAK_CHUNK_GRANULES); }
+static bool is_huge(size_t granule) { return chunk_of(granule)->huge >> granule % 64 / HALF & 1; }
+
+static size_t resident_pages(size_t granule, size_t count) {
+    static unsigned char page[64 * 16];
+    size_t pages = 0;
+    REQUIRE(count <= 64 && mincore(hak_granule_address(granule), count * HAK_GRANULE_BYTES, page) == 0);
+    for (size_t i = 0; i < count * 16; i++) pages += page[i] & 1;
+    return pages;
+}
+
+/* Takes spans as slabs do until one of them makes its half huge; its first granule. */
+static size_t grow_until_huge(void) {
+    for (taken_count = 0; taken_count < MOST;) {
+        size_t dirty, granule = hak_span_take_dense(SPAN, &dirty);
+        REQUIRE(granule != HAK_NO_GRANULE);
+        taken[taken_count++] = granule;
+        if (is_huge(granule)) return granule;
+    }
+    return HAK_NO_GRANULE;
+}
+
+static void give_all(void) {
+    while (taken_count > 0) hak_span_give(taken[--taken_count], SPAN, HAK_SPAN_DIRTY);
+    hak_purge_spans(0);
+}
+
+static void small_heaps_have_no_huge_pages(void **state) {
+    (void)state;
+    hak_options.huge_from_mb = 16;
+    for (taken_count = 0; taken_count < 8;) {
+        size_t dirty;
+        taken[taken_count++] = hak_span_take_dense(SPAN, &dirty);
+        assert_false(is_huge(taken[taken_count - 1]));
+        assert_int_equal(dirty, 0);
+    }
+    give_all();
+}
+
+static void heaps_of_absent_pages_have_none(void **state) {
+    (void)state;
+    hak_options.huge_from_mb = 1;
+    hak_absent_note(64 * MIB);
+    for (taken_count = 0; taken_count < 64;) {
+        size_t dirty;
+        taken[taken_count++] = hak_span_take_dense(SPAN, &dirty);
+        assert_false(is_huge(taken[taken_count - 1]));
+    }
+    hak_absent_note(-64 * MIB);
+    give_all();
+}
+
+static void a_refused_half_stays_as_it_was(void **state) {
+    (void)state;
+    hak_options.huge_from_mb = 1;
+    hak_os_fault = refuse_advice;
+    int64_t before = free_now();
+    assert_int_equal(grow_until_huge(), HAK_NO_GRANULE);
+    assert_int_equal(free_now(), before);
+    for (unsigned i = 0; i < taken_count; i++) REQUIRE(!hak_load_relaxed(&chunk_of(taken[i])->blank));
+    hak_os_fault = NULL;
+    give_all();
+}
+
+static void the_rest_of_a_huge_half_is_free_resident_and_blank(void **state) {
+    (void)state;
+    hak_options.huge_from_mb = 1;
+    int64_t before = free_now();
+    size_t granule = grow_until_huge();
+    if (granule == HAK_NO_GRANULE) skip(); /* this kernel has no huge pages */
+    size_t half = granule / HALF * HALF;
+    assert_int_equal(resident_pages(half, HALF), HALF * 16);
+    assert_int_equal(free_now() - before, (HALF - SPAN) * HAK_GRANULE_BYTES);
+    size_t dirty, next = hak_span_take(4, 1, &dirty);
+    assert_int_equal(next / HALF, half / HALF);
+    assert_int_equal(dirty, 4);
+    assert_true(hak_span_is_blank(next, 4));
+    for (size_t i = 0; i < 4 * HAK_GRANULE_BYTES; i += 512) REQUIRE(hak_granule_address(next)[i] == 0);
+    hak_span_give(next, 4, HAK_SPAN_DIRTY);
+    next = hak_span_take(4, 1, &dirty);
+    assert_false(hak_span_is_blank(next, 4)); /* written by then */
+    hak_span_give(next, 4, HAK_SPAN_DIRTY);
+
+    /* a part goes back: split first, and the rest stays what it is */
+    memset(hak_granule_address(granule), 7, SPAN * HAK_GRANULE_BYTES);
+    hak_purge_spans(0);
+    assert_false(is_huge(granule));
+    assert_int_equal(free_now(), 0);
+    assert_int_equal(resident_pages(half, HALF), SPAN * 16);
+    for (size_t i = 0; i < SPAN * HAK_GRANULE_BYTES; i += 512) REQUIRE(hak_granule_address(granule)[i] == 7);
+    next = hak_span_take(4, 1, &dirty);
+    assert_int_equal(dirty, 0);
+    assert_true(hak_span_is_blank(next, 4));
+    hak_span_give(next, 4, HAK_SPAN_AS_IT_WAS);
+    give_all();
+}
+
+static void calloc_of_blank_granules_knows_it(void **state) {
+    (void)state;
+    hak_options.huge_from_mb = 1;
+    size_t granule = grow_until_huge();
+    if (granule == HAK_NO_GRANULE) skip();
+    bool zeroed = false;
+    char *block = hak_large_take(3 * HAK_GRANULE_BYTES, 1, &zeroed);
+    assert_int_equal(hak_granule_of(block) / HALF, granule / HALF);
+    assert_true(zeroed);
+    memset(block, 1, 3 * HAK_GRANULE_BYTES);
+    assert_true(hak_large_give(hak_granule_at(hak_granule_of(block))));
+    assert_ptr_equal(hak_large_take(3 * HAK_GRANULE_BYTES, 1, &zeroed), block);
+    assert_false(zeroed);
+    hak_large_clear(hak_granule_at(hak_granule_of(block)), 3 * HAK_GRANULE_BYTES);
+    for (size_t i = 0; i < 3 * HAK_GRANULE_BYTES; i += 64) REQUIRE(block[i] == 0);
+    assert_true(hak_large_give(hak_granule_at(hak_granule_of(block))));
+    give_all();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_heaps_have_no_huge_pages),
+        cmocka_unit_test(heaps_of_absent_pages_have_none),
+        cmocka_unit_test(a_refused_half_stays_as_it_was),
+        cmocka_unit_test(the_rest_of_a_huge_half_is_free_resident_and_blank),
+        cmocka_unit_test(calloc_of_blank_granules_knows_it),
+    };
+    return cmocka_run_group_tests(tests, start, NULL);
+}
