@@ -23,7 +23,7 @@ void *hak_front_aligned(size_t align, size_t bytes) {
     if (rounded <= HAK_SLAB_BLOCK_BYTES_MAX) return hak_malloc_inline(rounded, hak_malloc_slow);
     bool zeroed;
     /* a large block starts at a granule; below that, sizes just above a small class need not be rounded */
-    return hak_front_large(bytes > HAK_SLAB_BLOCK_BYTES_MAX ? bytes : rounded, align, &zeroed);
+    return hak_front_large(bytes > HAK_SLAB_BLOCK_BYTES_MAX ? bytes : rounded, align, HAK_FRONT_CALLER(), &zeroed);
 }
 
 static bool is_power_of_two(size_t n) { return n != 0 && (n & (n - 1)) == 0; }

@@ -28,15 +28,16 @@ static void *out_of_memory(void) {
     return NULL;
 }
 
-void *hak_front_large(size_t bytes, size_t align, bool *zeroed) {
+void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
     struct hak_heap *heap = bytes <= PTRDIFF_MAX ? hak_front_heap() : NULL;
     if (!heap) return out_of_memory();
     if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) hak_visit_chores_due(heap);
     HAK_COUNT(&heap->counters, large_alloc, 1);
-    void *block = hak_large_take(bytes, align, zeroed);
+    hak_big_name site = hak_big_site(address, (uint32_t)((heap->stack_top - stack) >> 3), bytes);
+    void *block = hak_large_take(bytes, align, site, zeroed);
     if (HAK_LIKELY(block != NULL)) return block;
     hak_heap_collect(heap);
-    block = hak_large_take(bytes, align, zeroed);
+    block = hak_large_take(bytes, align, site, zeroed);
     if (block) return block;
     *zeroed = true;
     block = hak_outside_take(bytes, align);
@@ -63,7 +64,7 @@ static HAK_NOINLINE void *malloc_first(size_t bytes) {
 
 static HAK_NOINLINE void *malloc_large(size_t bytes) {
     bool zeroed;
-    return hak_front_large(bytes, 1, &zeroed);
+    return hak_front_large(bytes, 1, HAK_FRONT_CALLER(), &zeroed);
 }
 
 HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
@@ -138,7 +139,7 @@ HAK_EXPORT void free(void *block) { hak_free_inline(block); }
 
 static HAK_NOINLINE void *calloc_large(size_t bytes) {
     bool zeroed;
-    void *block = hak_front_large(bytes, 1, &zeroed);
+    void *block = hak_front_large(bytes, 1, HAK_FRONT_CALLER(), &zeroed);
     if (!block) return NULL;
     if (zeroed) {
         HAK_COUNT(&hak_self->counters, zero_known, 1);

@@ -21,7 +21,7 @@ static hak_atomic_i64 skip;     /* halves still to pass by, after a slow one */
 static hak_atomic_u32 wait = WAIT_MIN;
 static hak_atomic_i64 run_count; /* of huge halves in a row: each is a mapping to the kernel */
 
-static bool allowed(void) {
+static bool allowed(size_t count) {
     uint32_t seen = hak_load_relaxed(&state);
     if (HAK_UNLIKELY(seen == 0)) {
         seen = hak_region.page_shift == 12 && !hak_region.is_limited && hak_os_huge_there() ? 1 : 2;
@@ -29,7 +29,7 @@ static bool allowed(void) {
     }
     if (seen == 2) return false;
     if (hak_load_relaxed(&skip) > 0) {
-        hak_add(&skip, -1);
+        hak_add(&skip, -(int64_t)count);
         return false;
     }
     return true;
@@ -46,7 +46,7 @@ static void *half_address(size_t half) { return hak_granule_address(half * HAK_H
 static bool flag(size_t half, size_t count) {
     int neighbours = (half > 0 && is_huge(half - 1)) + is_huge(half + count);
     if (neighbours == 0 && hak_load_relaxed(&run_count) >= RUNS_MAX) return false;
-    if (hak_os_huge(half_address(half), count * HAK_HALF_BYTES, true) != 0) return false;
+    if (hak_os_huge(half_address(half), count * HAK_HALF_BYTES) != 0) return false;
     hak_add(&run_count, 1 - neighbours);
     for (size_t i = half; i < half + count; i++) hak_or(&hak_chunk_at(i / 2)->huge, (uint8_t)(1 << i % 2));
     return true;
@@ -56,16 +56,17 @@ static void unflag(size_t half, bool tell) {
     uint8_t bit = (uint8_t)(1 << half % 2);
     if (!(hak_and(&hak_chunk_at(half / 2)->huge, (uint8_t)~bit) & bit)) return;
     hak_add(&run_count, (half > 0 && is_huge(half - 1)) + is_huge(half + 1) - 1);
-    if (tell) hak_os_huge(half_address(half), HAK_HALF_BYTES, false);
+    if (tell) hak_os_not_huge(half_address(half), HAK_HALF_BYTES);
 }
 
 /* The whole half becomes resident. How long the kernel takes says whether it has huge pages at hand. */
-static bool populate(size_t half) {
+static bool populate(size_t half, bool *is_slow) {
     uint64_t begin_ns = hak_os_cpu_ns();
     int result = hak_os_populate(half_address(half), HAK_HALF_BYTES);
     if (result == -EINVAL) hak_store_relaxed(&state, 2); /* before Linux 5.14 */
     uint32_t now = hak_load_relaxed(&wait), next = WAIT_MIN;
-    if (hak_os_cpu_ns() - begin_ns > SLOW_NS) {
+    *is_slow = hak_os_cpu_ns() - begin_ns > SLOW_NS;
+    if (*is_slow) {
         hak_store_relaxed(&skip, now);
         next = now < WAIT_MAX / 4 ? now * 4 : WAIT_MAX;
     }
@@ -87,10 +88,11 @@ uint64_t hak_huge_grow(size_t number, uint64_t mask) {
         uint64_t half = hak_word_mask(h * HAK_HALF_GRANULES, HAK_HALF_GRANULES), rest = half & ~mask;
         uint64_t used = hak_load_relaxed(&chunk->used);
         if (!(mask & half) || used & rest || hak_load_relaxed(&chunk->dirty) & half) continue;
-        if (!heap_is_dense() || !allowed()) return resident;
+        if (!heap_is_dense() || !allowed(1)) return resident;
         if (!hak_cas(&chunk->used, &used, used | rest)) continue; /* all of the half is ours */
         if (!(hak_load_relaxed(&chunk->dirty) & rest) && flag(number * 2 + h, 1)) {
-            if (populate(number * 2 + h)) {
+            bool is_slow;
+            if (populate(number * 2 + h, &is_slow)) {
                 resident |= half & mask;
                 hak_or(&chunk->blank, rest);
                 hak_or(&chunk->dirty, rest);
@@ -104,10 +106,28 @@ uint64_t hak_huge_grow(size_t number, uint64_t mask) {
     return resident;
 }
 
-void hak_huge_block(size_t granule, size_t count) {
-    size_t half = (granule + HAK_HALF_GRANULES - 1) / HAK_HALF_GRANULES, end = (granule + count) / HAK_HALF_GRANULES;
-    if (half >= end || !HAK_OPT(huge_from_mb) || !allowed()) return;
-    if (flag(half, end - half)) populate(half); /* the rest comes as it is touched */
+static bool is_clean(size_t half) {
+    uint64_t mask = hak_word_mask(half % 2 * HAK_HALF_GRANULES, HAK_HALF_GRANULES);
+    return !(hak_load_relaxed(&hak_chunk_at(half / 2)->dirty) & mask) && !is_huge(half);
+}
+
+void hak_huge_block(size_t granule, size_t bytes, bool is_looked_at) {
+    size_t end = granule + (bytes >> HAK_GRANULE_SHIFT); /* whole ones */
+    size_t half = (granule + HAK_HALF_GRANULES - 1) / HAK_HALF_GRANULES, half_end = end / HAK_HALF_GRANULES;
+    if (is_looked_at && half < half_end) half_end--;
+    while (half < half_end) {
+        size_t run = 0;
+        while (half + run < half_end && is_clean(half + run)) run++;
+        bool is_slow = false;
+        if (run && (!HAK_OPT(huge_from_mb) || !allowed(run) || !flag(half, run) || !populate(half, &is_slow))) return;
+        for (; is_slow && run > 1; run--) unflag(half + run - 1, true);
+        if (is_slow) return;
+        half += run + 1; /* the others come as they are touched */
+    }
+    size_t number = granule / HAK_CHUNK_GRANULES, first = granule % HAK_CHUNK_GRANULES, count = end - granule;
+    if (is_looked_at || count == 0 || count >= HAK_HALF_GRANULES || first + count > HAK_CHUNK_GRANULES) return;
+    if (hak_load_relaxed(&hak_chunk_at(number)->dirty) & hak_word_mask((unsigned)first, (unsigned)count)) return;
+    hak_os_populate(hak_granule_address(granule), bytes);
 }
 
 void hak_huge_leave(const void *start, size_t bytes) {

@@ -20,8 +20,14 @@ enum { HAK_HALF_GRANULES = 32, HAK_HALF_BYTES = HAK_HALF_GRANULES << HAK_GRANULE
 /* The caller just took the granules of `mask` for a slab. Gives which of them are resident now through this. */
 uint64_t hak_huge_grow(size_t number, uint64_t mask);
 
-/* A fresh block of a dense site, nothing of it resident. */
-void hak_huge_block(size_t granule, size_t count);
+/* A block of a dense site: what is not resident of it will be soon. */
+/* is_looked_at: its last half stays as it is, and will tell whether that was right. */
+void hak_huge_block(size_t granule, size_t bytes, bool is_looked_at);
+
+/* May the kernel use a huge page where this granule is? */
+HAK_INLINE bool hak_huge_at(size_t granule) {
+    return hak_load_relaxed(&hak_chunk_at(granule / HAK_CHUNK_GRANULES)->huge) >> granule % HAK_CHUNK_GRANULES / HAK_HALF_GRANULES & 1;
+}
 
 /* The caller owns the range, which goes back to the kernel next. */
 void hak_huge_leave(const void *start, size_t bytes);

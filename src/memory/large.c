@@ -17,7 +17,9 @@ char hak_large_mark[HAK_LINE] HAK_ALIGNED(HAK_LINE);
 hak_atomic_i64 hak_large_live_count, hak_large_live_bytes;
 
 #define MOVED (UINT64_C(1) << 63)
-enum { MOVED_MAX = 2048, CLEAR_BY_RETURN_BYTES = 32 << 20 };
+#define FRESH (UINT64_C(1) << 62) /* nothing of it was resident when it was taken */
+enum { SITE_SHIFT = 32 };
+enum { MOVED_MAX = 2048, CLEAR_BY_RETURN_BYTES = 32 << 20, RETURN_GRANULES_MIN = 16 };
 
 static hak_atomic_i64 moved_count; /* spans with mappings of their own: the kernel allows 65,530 in all */
 
@@ -34,13 +36,52 @@ static void record_write(size_t granule, size_t count, size_t bytes, uint64_t fl
     hak_add(&hak_large_live_bytes, (int64_t)pages_bytes(bytes));
 }
 
-void *hak_large_take(size_t bytes, size_t align, bool *zeroed) {
+static hak_big_name site_of(const struct hak_granule *record) { return record->reciprocal >> SITE_SHIFT & 0xffff; }
+HAK_STATIC(HAK_BIG_ROWS < 0xffff);
+
+/* Of 1,024 parts of a block so many are resident. Huge halves say nothing; of the others some are looked at, the last of
+ * them always: of a dense site's block that one may have been left small for it. */
+static unsigned touched_share(size_t granule, size_t bytes) {
+    enum { LOOKS = 8 };
+    size_t end = granule + (bytes >> HAK_GRANULE_SHIFT), looked = 0, resident = 0;
+    size_t half_count = (end - granule) / HAK_HALF_GRANULES + 1, stride = (half_count + LOOKS - 1) / LOOKS;
+    for (size_t at = end; at > granule;) {
+        size_t from = at % HAK_HALF_GRANULES ? at / HAK_HALF_GRANULES * HAK_HALF_GRANULES : at - HAK_HALF_GRANULES;
+        if (from < granule) from = granule;
+        if (!hak_huge_at(from)) {
+            resident += hak_os_resident_pages(hak_granule_address(from), (at - from) << HAK_GRANULE_SHIFT);
+            looked += (at - from) << (HAK_GRANULE_SHIFT - hak_region.page_shift);
+        }
+        size_t skip = (stride - 1) * HAK_HALF_GRANULES;
+        at = from - granule > skip ? from - skip : granule;
+    }
+    return looked ? (unsigned)(resident * 1024 / looked) : 1024;
+}
+
+/* Did the site touch the last block it got? Types are stable: at worst the answer is about another block. */
+static void look_back(hak_big_name site, size_t fresh_granule) {
+    size_t granule = hak_big_last(site, fresh_granule);
+    if (granule == 0) return;
+    struct hak_granule *record = hak_granule_at(granule);
+    if (hak_load_acquire(&record->owner) != HAK_LARGE || site_of(record) != site || !(record->reciprocal & FRESH)) return;
+    hak_big_looked(site, touched_share(granule, hak_large_usable(record)));
+}
+
+void *hak_large_take(size_t bytes, size_t align, hak_big_name site, bool *zeroed) {
     size_t count = granules_for(bytes), dirty;
     if (count > UINT32_MAX || align >> HAK_GRANULE_SHIFT > UINT32_MAX) return NULL;
     size_t granule = hak_span_take(count, align > HAK_GRANULE_BYTES ? align >> HAK_GRANULE_SHIFT : 1, &dirty);
     if (granule == HAK_NO_GRANULE) return NULL;
     *zeroed = dirty == 0 || hak_span_is_blank(granule, count);
-    record_write(granule, count, bytes, 0);
+    uint64_t flags = (uint64_t)site << SITE_SHIFT;
+    if (site && dirty < count) {
+        if (dirty == 0) look_back(site, granule);
+        bool is_looked_at = false;
+        if (hak_big_is_dense(site, &is_looked_at)) hak_huge_block(granule, pages_bytes(bytes), is_looked_at);
+        else is_looked_at = true;
+        if (is_looked_at && dirty == 0) flags |= FRESH;
+    }
+    record_write(granule, count, bytes, flags);
     return hak_granule_address(granule);
 }
 
@@ -81,13 +122,18 @@ static void span_end(size_t granule, size_t count, bool moved) {
 bool hak_large_give(struct hak_granule *record) {
     size_t granule = hak_granule_of(record->start), count = hak_large_granules(record);
     size_t usable = hak_large_usable(record);
-    bool moved = record->reciprocal & MOVED;
+    bool moved = record->reciprocal & MOVED, fresh = record->reciprocal & FRESH;
+    hak_big_name site = site_of(record);
     struct hak_heap *seen = HAK_LARGE;
     if (!hak_cas(&record->owner, &seen, NULL)) return false;
     hak_add(&hak_large_live_count, -1);
     hak_add(&hak_large_live_bytes, -(int64_t)usable);
+    if (site && hak_big_given(site) && fresh) hak_big_looked(site, touched_share(granule, usable));
     span_end(granule, count, moved);
     if (moved) hak_add(&moved_count, -1);
+    if (HAK_LIKELY(!hak_purge_over(0))) return true;
+    if (hak_big_comes_back(site) && hak_purge_keep()) return true;
+    if (count >= RETURN_GRANULES_MIN && hak_big_never_comes_back(site)) hak_purge_span(granule, count);
     hak_purge_enforce();
     return true;
 }
@@ -97,7 +143,7 @@ bool hak_large_resize(struct hak_granule *record, size_t bytes) {
     if (new > UINT32_MAX || (new > old && !hak_span_extend(granule, old, new - old))) return false;
     hak_add(&hak_large_live_bytes, (int64_t)pages_bytes(bytes) - (int64_t)hak_large_usable(record));
     record->words = (hak_atomic_u64 *)pages_bytes(bytes);
-    record->reciprocal = new | (record->reciprocal & MOVED);
+    record->reciprocal = new | (record->reciprocal & ~(FRESH | UINT32_MAX));
     if (new < old) {
         span_end(granule + new, old - new, record->reciprocal & MOVED);
         hak_purge_enforce();
@@ -116,11 +162,12 @@ void *hak_large_move(struct hak_granule *record, size_t bytes) {
         return NULL;
     }
     bool was_moved = record->reciprocal & MOVED;
+    hak_big_name site = site_of(record);
     hak_add(&hak_large_live_count, -1);
     hak_add(&hak_large_live_bytes, -(int64_t)moved_bytes);
     hak_store_release(&record->owner, NULL);
     span_end(from, old, true);
     if (!was_moved) hak_add(&moved_count, 1);
-    record_write(to, count, bytes, MOVED);
+    record_write(to, count, bytes, MOVED | (uint64_t)site << SITE_SHIFT);
     return hak_granule_address(to);
 }

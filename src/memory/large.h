@@ -1,7 +1,8 @@
 /* large.h - blocks above 32 KiB: one span each.
  *
  * Owns:      the granule record of the block's first granule, whose fields then mean: owner HAK_LARGE, words the
- *            usable bytes, start the block, reciprocal the granules (and whether its pages were moved here).
+ *            usable bytes, start the block, reciprocal the granules, its site's row (memory/bigcache.h), and whether its
+ *            pages were moved here.
  *            The block's other granules have records of zeros.
  * Threads:   any. Who swaps owner from HAK_LARGE to NULL frees the block; there is no second.
  * Cached:    a freed span stays resident under the bound of memory/purge.h; the chunk words are the cache.
@@ -9,6 +10,7 @@
 #ifndef HAK_MEMORY_LARGE_H
 #define HAK_MEMORY_LARGE_H
 
+#include "memory/bigcache.h"
 #include "memory/chunk.h"
 
 extern char hak_large_mark[HAK_LINE];
@@ -19,7 +21,7 @@ HAK_INLINE size_t hak_large_granules(const struct hak_granule *record) { return 
 
 /* A block of at least `bytes`, its address a multiple of `align` (a power of two). *zeroed: all of it reads as
  * zeros already. NULL when there is no room. */
-void *hak_large_take(size_t bytes, size_t align, bool *zeroed);
+void *hak_large_take(size_t bytes, size_t align, hak_big_name site, bool *zeroed);
 
 /* Makes a fresh block of hak_large_take() read as zeros; what the kernel has cleared is not touched. */
 void hak_large_clear(struct hak_granule *record, size_t bytes);

@@ -210,6 +210,25 @@ size_t hak_purge_spans(uint64_t goal_bytes) {
     return bytes;
 }
 
+bool hak_purge_keep(void) {
+    uint64_t wanted = positive(hak_load_relaxed(&hak_purge.free_bytes));
+    wanted += wanted / 4;
+    if (wanted > HAK_OPT(large_keep_mb) << 20) return false;
+    if (wanted > hak_load_relaxed(&hak_purge.keep_bytes)) hak_store_relaxed(&hak_purge.keep_bytes, wanted);
+    return true;
+}
+
+void hak_purge_span(size_t granule, size_t count) {
+    while (count > 0) {
+        size_t number = granule / HAK_CHUNK_GRANULES;
+        unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
+        unsigned part = count < HAK_CHUNK_GRANULES - first ? (unsigned)count : HAK_CHUNK_GRANULES - first;
+        chunk_return(number, hak_word_mask(first, part) & hak_load_relaxed(&hak_chunk_at(number)->dirty), false);
+        granule += part;
+        count -= part;
+    }
+}
+
 size_t hak_purge_chunk(size_t number, bool all) {
     if (!hak_unit_ready(number)) return 0;
     struct hak_chunk *chunk = hak_chunk_at(number);

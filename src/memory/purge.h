@@ -93,6 +93,13 @@ extern void (*hak_purge_on_empty_chunk)(size_t number);
  * resident or none are left. The result is in bytes. */
 size_t hak_purge_spans(uint64_t goal_bytes);
 
+/* The bound is broken, but it is known that what was freed last is wanted again: keep rises over what is free. False: that
+ * would be more than large_keep_mb. */
+bool hak_purge_keep(void);
+
+/* What is free of these granules goes back. */
+void hak_purge_span(size_t granule, size_t count);
+
 /* One chunk's free dirty granules: all of them, or those that already were at the last call. */
 size_t hak_purge_chunk(size_t number, bool all);
 

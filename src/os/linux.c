@@ -147,14 +147,27 @@ bool hak_os_huge_there(void) {
     return false;
 }
 
-int hak_os_huge(void *address, size_t bytes, bool on) {
+/* A new mapping: where small pages once were the kernel keeps their table, and would fill it with small ones again. */
+int hak_os_huge(void *address, size_t bytes) {
     FAULT(HAK_OS_ADVISE, -ENOMEM);
-    return advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    if (map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) != address) return -ENOMEM;
+    return advise(address, bytes, MADV_HUGEPAGE);
 }
+
+int hak_os_not_huge(void *address, size_t bytes) { return advise(address, bytes, MADV_NOHUGEPAGE); }
 
 int hak_os_populate(void *address, size_t bytes) {
     FAULT(HAK_OS_ADVISE, -ENOMEM);
     return advise(address, bytes, MADV_POPULATE_WRITE);
+}
+
+size_t hak_os_resident_pages(void *start, size_t bytes) {
+    unsigned char page[1024];
+    size_t page_bytes = hak_os_page_bytes(), pages = bytes / page_bytes, count = 0;
+    if (pages > sizeof page) pages = sizeof page;
+    if (HAK_SYS3(SYS_mincore, start, pages * page_bytes, page) != 0) return 0;
+    for (size_t i = 0; i < pages; i++) count += page[i] & 1;
+    return count;
 }
 
 int hak_os_split(void *page) { return advise(page, hak_os_page_bytes(), MADV_COLD); }

@@ -40,8 +40,10 @@ size_t hak_os_return(const struct hak_range *ranges, size_t count, uint64_t *cal
 
 /* --- huge pages; 0 or -errno --- */
 bool hak_os_huge_there(void);                            /* are there any in this system? */
-int hak_os_huge(void *address, size_t bytes, bool on);   /* may be backed by them, or not again */
+int hak_os_huge(void *address, size_t bytes);            /* zero pages over what is there, and they may be huge */
+int hak_os_not_huge(void *address, size_t bytes);        /* what comes here from now on is small */
 int hak_os_populate(void *address, size_t bytes);        /* makes it resident */
+size_t hak_os_resident_pages(void *start, size_t bytes); /* of the range, at most 4 MiB of it; 0 if unknown */
 int hak_os_split(void *page);                            /* the huge page that this is a part of becomes small ones */
 
 /* Moves pages without copying; both ranges stay mapped, `from` reads as zeros. */
