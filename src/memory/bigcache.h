@@ -6,7 +6,8 @@
  * Threads:   any, relaxed: knowledge steers, and a lost count costs a little memory or time, never more. A row is taken
  *            by CAS on its key. A row that changes hands mixes two sites' knowledge until the next few blocks.
  * Learnt:    `touched`, how much of a block that was fresh from the kernel is resident when it is freed, or when the site
- *            asks for the next one, a block now and then being looked at (mincore); `back`, how many times in a row the site asked within large_linger_ms of a free.
+ *            asks for the next one (mincore; the first few blocks, then one in 16); `back`, how many times in a row the
+ *            site asked within large_linger_ms of a free.
  * Used:      blocks of dense sites (15 of 16 pages touched) get huge pages, or are populated in one go. Freed blocks of
  *            sites that come back stay although the bound is broken, up to large_keep_mb and for as long as free memory
  *            breathes (memory/purge.h); those of sites that never do go back at once.
@@ -25,7 +26,8 @@ enum { HAK_BIG_ROWS = 1024 };
 hak_big_name hak_big_site(const void *address, uint32_t height, size_t bytes);
 /* Counts a free; gives whether it should be looked at how much of the block was touched, had it been fresh. */
 bool hak_big_given(hak_big_name name);
-/* The granule of the last fresh block of the site, of which little is known yet: what became of it? 0: none. Names the new one. */
+/* While little is known of the site: the granule of its last fresh block (0: none), so that somebody may look what became
+ * of it. From now on that is `fresh_granule`. */
 size_t hak_big_last(hak_big_name name, size_t fresh_granule);
 /* Of 1,024 parts so many are resident. */
 void hak_big_looked(hak_big_name name, unsigned touched);
