@@ -157,6 +157,10 @@ struct hak_learn_stats {
  * then everything is 0 but version. */
 HAKMEM_API void hak_learn_stats(struct hak_learn_stats *stats, size_t bytes);
 
+/* Writes what has been learnt so far to a policy file (docs/policy.md); NULL: the one of HAKMEM_POLICY. 0 or an errno: ENOENT
+ * (no path), ENOTSUP (learning is off), EBUSY, EINVAL (something else than a regular file stands there), or the kernel's. */
+HAKMEM_API int hak_policy_save(const char *path);
+
 /* --- options at run time ---------------------------------------------------------------------- */
 
 /* Names as in docs/options.md, with or without HAKMEM_, in either case. Set returns 0, ENOENT (no such

@@ -73,7 +73,6 @@ static void freeze(struct hak_cycle *cycle, unsigned strategy, enum hak_reason r
     cycle->stay_ms = again ? 2 * cycle->stay_ms : STAY_MS / cycle->hurry;
     if (cycle->stay_ms > STAY_MS_MAX) cycle->stay_ms = STAY_MS_MAX;
     cycle->chosen = cycle->strategy = (uint8_t)strategy;
-    cycle->chosen_is_proved = strategy != 0;
     cycle->frozen_ms = now;
     memset(&cycle->watched, 0, sizeof cycle->watched);
     change(cycle, HAK_STAGE_FROZEN, reason, one, two, now);
@@ -112,7 +111,7 @@ static void trial_begin(struct hak_cycle *cycle, unsigned champion, uint64_t now
 
 /* The load is in another phase: three windows of the default in a row cost a third more or less than they used to. */
 static void trial_level(struct hak_trial *trial, double cost) {
-    if (trial->level == 0) trial->level = cost, trial->phases = 1;
+    if (trial->level == 0) trial->level = cost, trial->phases++;
     double off = hak_abs(cost - trial->level);
     trial->level_off = off > 0.3 ? trial->level_off + 1 : 0;
     if (trial->level_off >= 3) {
@@ -310,9 +309,9 @@ void hak_cycle_resume(struct hak_cycle *cycle, unsigned strategy, enum hak_stage
     cycle->claimed = gain;
     cycle->claimed_error = error;
     cycle->claimed_duels = duels;
-    if (stage != HAK_STAGE_FROZEN) return;
     if (cycle->tournament.rival[strategy].state == HAK_RIVAL_BARRED && strategy) return; /* the user decides where it differs */
-    freeze(cycle, strategy, HAK_REASON_policy_read, duels, runs, now_ms);
+    if (stage == HAK_STAGE_CANARY) cycle->candidate = (uint8_t)strategy;
+    if (stage == HAK_STAGE_FROZEN) freeze(cycle, strategy, HAK_REASON_policy_read, duels, runs, now_ms);
 }
 
 void hak_cycle_inherit(struct hak_cycle *cycle, unsigned strategy, uint64_t now_ms) {
@@ -321,7 +320,12 @@ void hak_cycle_inherit(struct hak_cycle *cycle, unsigned strategy, uint64_t now_
 }
 
 void hak_cycle_begin(struct hak_cycle *cycle, uint64_t now_ms) {
-    if (cycle->policy == HAK_EVO_LEARN || (cycle->policy == HAK_EVO_AUTO && !cycle->stay_ms) ||
+    bool goes_on = cycle->candidate && (cycle->policy == HAK_EVO_AUTO || cycle->policy == HAK_EVO_CANARY);
+    if (goes_on) {
+        trial_begin(cycle, cycle->candidate, now_ms);
+        cycle->trial.phases = 1; /* another run is another phase of the load */
+        change(cycle, HAK_STAGE_CANARY, HAK_REASON_second_over, 0, 0, now_ms);
+    } else if (cycle->policy == HAK_EVO_LEARN || (cycle->policy == HAK_EVO_AUTO && !cycle->stay_ms) ||
         (cycle->policy == HAK_EVO_CANARY && !cycle->chosen)) {
         learn(cycle, HAK_REASON_second_over, 0, 0, now_ms);
     } else if (cycle->policy == HAK_EVO_CANARY) {

@@ -67,7 +67,7 @@ struct hak_watched {
 
 struct hak_cycle {
     uint8_t stage, policy, strategy, chosen; /* in force now; chosen when last frozen */
-    uint8_t chosen_is_proved;
+    uint8_t candidate; /* on trial when an earlier run ended; 0: none */
     uint8_t window_times; /* windows are this many times their least length, because duels were too noisy */
     uint32_t hurry;
     uint64_t start_ms, frozen_ms, stay_ms;

@@ -7,14 +7,17 @@
  */
 #include "learn/learn.h"
 
+#include "hakmem/hakmem.h"
 #include "heap/heap.h"
 #include "learn/cycle.h"
-#include "learn/maths.h"
+#include "learn/policy.h"
+#include "learn/policy_text.h"
 #include "learn/shown.h"
 #include "learn/strategy.h"
 #include "memory/large.h"
 #include "rules/options.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* The stage policy where HAKMEM_EVO_POLICY says nothing, the one place: who names a policy file wants to learn. Others are
@@ -35,7 +38,7 @@ static struct {
     hak_atomic_u32 chosen;    /* the strategy frozen last: what a child keeps */
     hak_atomic_u64 unseen, sites_all;
     /* under the lock: */
-    uint32_t applied;
+    uint32_t applied, pid;
     bool is_begun, is_paused, is_open;
     uint32_t looks;
     uint64_t start_ms, limit_ms, limit_bytes, pins;
@@ -84,6 +87,7 @@ static void cycle_make(uint64_t now) {
         controls |= hak_strategy_at(i)->is_control << i;
     }
     learn.pins = hak_option_pins();
+    learn.pid = hak_os_pid();
     hak_cycle_start(&learn.cycle, evo_policy, HAK_STRATEGY_COUNT, plays, controls, (uint32_t)HAK_OPT(learn_hurry), seed_make(), now);
     learn.start_ms = now ? now : 1;
     hak_store_relaxed(&learn.epoch, hak_load_relaxed(&hak_epoch));
@@ -256,19 +260,79 @@ static enum hak_evo_policy policy_wanted(void) {
     return HAK_OPT(disable_elo) ? HAK_EVO_FROZEN : usual;
 }
 
+/* What an earlier run learnt is in force from the start; in another stage it is where this run's duels begin. */
+static void policy_believe(const struct hak_policy *policy) {
+    struct hak_knob knobs[HAK_POLICY_ROWS_MAX];
+    for (unsigned i = 0; i < policy->knob_count; i++)
+        knobs[i] = (struct hak_knob){ policy->knob[i].option, (uint32_t)policy->knob[i].value };
+    unsigned saved = hak_strategy_save(policy->strategy, knobs, policy->knob_count);
+    uint64_t now = hak_os_clock_ms();
+    cycle_make(now);
+    for (unsigned i = 0; policy->has_noise && i < policy->rating_count; i++) {
+        const struct hak_policy_rating *row = &policy->rating[i];
+        unsigned strategy = hak_strategy_named(row->strategy);
+        if (strategy < HAK_STRATEGY_COUNT && row->duels)
+            hak_tournament_believe(&learn.cycle.tournament, strategy, (int32_t)row->elo, (double)policy->noise / 1e6,
+                                   row->duels < 64 ? (unsigned)row->duels : 64);
+    }
+    hak_cycle_resume(&learn.cycle, saved, policy->stage, (double)policy->gain / 1e6, (double)policy->gain_error / 1e6,
+                     (unsigned)policy->gain_duels, (unsigned)policy->runs, now);
+    apply(learn.cycle.strategy);
+    hak_store_relaxed(&learn.chosen, learn.cycle.chosen);
+    shown_write(now);
+}
+
 void hak_learn_start(void) {
     evo_policy = policy_wanted();
     if (evo_policy == HAK_EVO_OFF) return;
+    const struct hak_policy *policy = hak_options.policy[0] ? hak_policy_load() : NULL;
+    if (policy) policy_believe(policy);
     __atomic_store_n(&hak_sweep_on_tick, tick, __ATOMIC_RELEASE);
 }
 
 void hak_learn_forked(void) { hak_store_relaxed(&learn.fork_ms, hak_os_clock_ms()); }
 
-void hak_learn_end(void) {}
+/* Under the lock. A child of vfork runs in its parent's memory: what stands here is not its own. */
+static int policy_store(const char *path, bool always) {
+    bool mine = hak_load_relaxed(&learn.epoch) == hak_load_relaxed(&hak_epoch) && learn.pid == hak_os_pid();
+    if (!mine) {
+        if (!always) return 0;
+        cycle_make(hak_os_clock_ms());
+    }
+    return hak_policy_store(path, &learn.cycle, always);
+}
+
+static bool is_on(void) { return __atomic_load_n(&hak_sweep_on_tick, __ATOMIC_RELAXED) == tick; }
+
+void hak_learn_end(void) {
+    char path[HAK_OPTION_TEXT_BYTES + 128];
+    if (!hak_options.policy[0] || !is_on() || !hak_policy_path(path, sizeof path) || !lock_try()) return;
+    int error = policy_store(path, false);
+    unlock();
+    if (!error) return;
+    char bytes[128];
+    struct hak_text text = HAK_TEXT(bytes);
+    hak_text_format(&text, "cannot be written: %s", hak_policy_error(error));
+    hak_text_end(&text);
+    hak_policy_say(path, bytes);
+}
+
+HAK_EXPORT int hak_policy_save(const char *path) {
+    enum { TRIES = 1000 };
+    char named[HAK_OPTION_TEXT_BYTES + 128];
+    if (!is_on()) return ENOTSUP;
+    if (!path && (!hak_options.policy[0] || !hak_policy_path(named, sizeof named))) return ENOENT;
+    for (unsigned i = 0; i < TRIES; i++) {
+        if (!lock_try()) continue; /* a window's end takes a microsecond */
+        int error = policy_store(path ? path : named, true);
+        unlock();
+        return error == 0 ? 0 : error > -0x10000 ? -error : EINVAL;
+    }
+    return EBUSY;
+}
 
 void hak_learn_json(struct hak_text *text, void (*row_end)(void *context), void *context) {
-    bool on = __atomic_load_n(&hak_sweep_on_tick, __ATOMIC_RELAXED) == tick;
-    if (on && hak_load_relaxed(&learn.epoch) == 0 && lock_try()) { /* asked for in its first second */
+    if (is_on() && hak_load_relaxed(&learn.epoch) == 0 && lock_try()) { /* asked for in its first second */
         if (hak_load_relaxed(&learn.epoch) == 0) {
             cycle_make(hak_os_clock_ms());
             shown_write(learn.start_ms);

@@ -3,6 +3,7 @@
  * Owns:      the format. Rooms that know something by call site give it here and get it back here.
  * Threads:   reading: one, at start. Writing: whoever ends the program, or asks. Rooms are asked under the learn lock
  *            (try-only), so never two at once.
+ * Kept:      a file that is not believed is not overwritten either: it may be another program's.
  * Trust:     a file is believed whole or not at all; what is read is numbers within ranges, never an address.
  */
 #ifndef HAK_LEARN_POLICY_H
@@ -35,7 +36,26 @@ struct hak_policy_room {
     bool (*give)(void (*put)(struct hak_policy_site *site, void *context), void *context);
 };
 
-/* Says which room a kind belongs to; before hak_policy_read(), which front/start.c calls after the rooms are there. */
+/* Says which room a kind belongs to; before hak_learn_start(). */
 void hak_policy_room_set(enum hak_policy_kind kind, const struct hak_policy_room *room);
+
+/* --- for learn.c --- */
+
+struct hak_policy;
+struct hak_cycle;
+
+/* Reads the file of option `policy`. What is wrong with it is said in one line. NULL: there is none, or it is not believed.
+ * Rooms have been given their sites when it returns. */
+const struct hak_policy *hak_policy_load(void);
+
+/* Writes what is known now, if anything is new or `always`: 0 or -errno, HAK_TRUST_*. Under the learn lock. */
+int hak_policy_store(const char *path, const struct hak_cycle *cycle, bool always);
+
+/* The path of option `policy`, its %p, %e and %% replaced; false: it is too long. */
+bool hak_policy_path(char *bytes, size_t count);
+
+/* One line: HAKMEM_POLICY: PATH what. */
+void hak_policy_say(const char *path, const char *what);
+const char *hak_policy_error(int error);
 
 #endif

@@ -63,7 +63,7 @@ static void publish(const struct hak_learn_stats *stats) {
 }
 
 void hak_shown_write(const struct hak_cycle *cycle, const struct hak_measure *last, uint64_t time_ms) {
-    struct hak_learn_stats stats;
+    static struct hak_learn_stats stats; /* the lock's; too large for the stack of a thread that only calls malloc */
     const struct hak_tournament *t = &cycle->tournament;
     memset(&stats, 0, sizeof stats);
     stats.version = 1;

@@ -304,6 +304,18 @@ void hak_tournament_start(struct hak_tournament *t, unsigned count, uint64_t see
     hak_tournament_pair(t);
 }
 
+#define ELO_EACH 295.6637 /* of a gain as large as a duel's noise; see hak_tournament_elo() */
+
+void hak_tournament_believe(struct hak_tournament *t, unsigned rival, int32_t elo, double noise, unsigned duels) {
+    if (rival == 0 || rival >= t->count) return;
+    double weight = duels / 4.0;
+    t->met[rival][0] += (float)weight;
+    t->met[0][rival] += (float)weight;
+    t->pull[rival] += weight * elo * noise / ELO_EACH;
+    fit(t);
+    hak_tournament_pair(t);
+}
+
 void hak_tournament_bar(struct hak_tournament *t, unsigned rival) {
     t->rival[rival].state = HAK_RIVAL_BARRED;
     if (t->stage == HAK_TOURNAMENT_FINAL && t->champion == rival) t->stage = HAK_TOURNAMENT_FIELD;
@@ -357,7 +369,7 @@ void hak_tournament_spoilt(struct hak_tournament *t) { t->step = 0; }
 struct hak_elo hak_tournament_elo(const struct hak_tournament *t, unsigned rival) {
     /* A duel's score is normal around the gain; the normal distribution is within 0.01 of the logistic one of 1.702 times
      * the slope, whose log odds are linear: 400 * 1.702 / ln 10. */
-    double each = 295.6637 / t->noise, rating = t->rival[rival].gain * each, error = t->rival[rival].error * each;
+    double each = ELO_EACH / t->noise, rating = t->rival[rival].gain * each, error = t->rival[rival].error * each;
     if (rating > 9999) rating = 9999;
     if (rating < -9999) rating = -9999;
     if (error > 9999) error = 9999;

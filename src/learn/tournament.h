@@ -68,6 +68,9 @@ void hak_tournament_again(struct hak_tournament *t);
 /* All that duels have told is forgotten; who takes part stays. */
 void hak_tournament_anew(struct hak_tournament *t);
 
+/* What an earlier tournament told of a rival: its rating, the noise that was, and how many duels to believe (a quarter is). */
+void hak_tournament_believe(struct hak_tournament *t, unsigned rival, int32_t elo, double noise, unsigned duels);
+
 /* The rival takes no part any more. */
 void hak_tournament_bar(struct hak_tournament *t, unsigned rival);
 

@@ -249,6 +249,20 @@ static void a_policy_that_was_read_starts_frozen(void **state) {
     assert_int_equal(cycle.history[1].reason, HAK_REASON_policy_read);
 }
 
+static void a_trial_goes_on_in_the_next_run(void **state) {
+    (void)state;
+    now_ms = 50;
+    dice = 24;
+    hak_cycle_start(&cycle, HAK_EVO_AUTO, STRATEGIES, ~0u, 0, 1, 1, now_ms);
+    hak_cycle_resume(&cycle, 2, HAK_STAGE_CANARY, 0.14, 0.01, 30, 1, now_ms);
+    assert_int_equal(cycle.stage, HAK_STAGE_FROZEN);
+    assert_int_equal(cycle.strategy, 0);
+    hak_cycle_begin(&cycle, now_ms += 1000);
+    assert_int_equal(cycle.stage, HAK_STAGE_CANARY);
+    assert_int_equal(run(&good, 200), HAK_REASON_trial_passed); /* another run is another phase */
+    assert_int_equal(cycle.strategy, 2);
+}
+
 static void a_noisy_period_gets_longer_windows(void **state) {
     (void)state;
     struct world noisy = good;
@@ -273,6 +287,7 @@ int main(void) {
         cmocka_unit_test(back_off_doubles_while_nothing_else_is_found),
         cmocka_unit_test(fixed_stages_stay),
         cmocka_unit_test(a_policy_that_was_read_starts_frozen),
+        cmocka_unit_test(a_trial_goes_on_in_the_next_run),
         cmocka_unit_test(a_noisy_period_gets_longer_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,309 @@
+/* policy.c - see policy.h. */
+#include "learn/policy.h"
+
+#include "hakmem/hakmem.h"
+#include "learn/cycle.h"
+#include "learn/policy_text.h"
+#include "learn/strategy.h"
+#include "os/module.h"
+#include "os/os.h"
+#include "os/trusted.h"
+#include "rules/options.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { MODULES_MAX = 128, PATH_BYTES = 512 };
+
+static struct {
+    struct hak_policy read;   /* what the file said, if it was believed */
+    struct hak_policy scratch[2]; /* the lock's: too large for any thread's stack */
+    bool is_read, is_refused; /* refused: it stays as it is */
+    char *bytes;              /* the file's, kept where sites in it wait for a module */
+    size_t bytes_count;
+    struct hak_module modules[MODULES_MAX];
+    size_t module_count;
+} policy_state;
+
+static const struct hak_policy_room *rooms[HAK_POLICY_KIND_COUNT];
+
+void hak_policy_room_set(enum hak_policy_kind kind, const struct hak_policy_room *room) { rooms[kind] = room; }
+
+/* --- what is said --- */
+
+void hak_policy_say(const char *path, const char *what) {
+    char bytes[PATH_BYTES + 256];
+    struct hak_text text = HAK_TEXT(bytes);
+    hak_text_str(&text, "hakmem: HAKMEM_POLICY: ");
+    hak_text_foreign(&text, path, PATH_BYTES);
+    hak_text_char(&text, ' ');
+    hak_text_str(&text, what);
+    hak_text_end_line(&text);
+    hak_os_write(2, bytes, hak_text_held(&text));
+}
+
+const char *hak_policy_error(int error) {
+    switch (error) {
+    case HAK_TRUST_KIND: return "it is not a regular file";
+    case HAK_TRUST_LARGE: return "it is larger than 512 KiB";
+    case HAK_TRUST_OPEN: return "others than its owner and group may write to it";
+    case HAK_TRUST_OWNER: return "it belongs to another user";
+    case HAK_TRUST_RACE: return "it was replaced while it was opened";
+    case -ENOENT: return "no such file or directory";
+    case -EACCES: return "permission denied";
+    case -EPERM: return "not permitted";
+    case -ENOSPC: return "no space left";
+    case -EROFS: return "read-only file system";
+    case -EDQUOT: return "quota exceeded";
+    case -EFBIG: return "file too large";
+    case -ENAMETOOLONG: return "name too long";
+    case -ENOTDIR: return "not a directory";
+    case -ENOMEM: return "memory is short";
+    case -EBUSY: return "it is being written";
+    default: return "input or output failed";
+    }
+}
+
+static void say_ignored(const char *path, uint32_t line, const char *why) {
+    char bytes[160];
+    struct hak_text text = HAK_TEXT(bytes);
+    hak_text_str(&text, "is ignored: ");
+    if (line) hak_text_format(&text, "line %u: ", line);
+    hak_text_str(&text, why);
+    hak_text_end(&text);
+    hak_policy_say(path, bytes);
+}
+
+bool hak_policy_path(char *bytes, size_t count) {
+    struct hak_text text = { bytes, 0, count };
+    for (const char *at = hak_options.policy; *at; at++) {
+        if (at[0] == '%' && at[1] == 'p') {
+            hak_text_u64(&text, hak_os_pid());
+            at++;
+        } else if (at[0] == '%' && at[1] == 'e') {
+            char name[65];
+            hak_program_name(name, sizeof name);
+            hak_text_str(&text, name);
+            at++;
+        } else {
+            hak_text_char(&text, *at);
+            at += at[0] == '%' && at[1] == '%';
+        }
+    }
+    return hak_text_end(&text) < count;
+}
+
+/* --- sites: from files to addresses and back --- */
+
+static void modules_look(void) { policy_state.module_count = hak_modules(policy_state.modules, MODULES_MAX); }
+
+static const struct hak_module *module_named(uint64_t name) {
+    for (size_t i = 0; i < policy_state.module_count; i++)
+        if (hak_module_name(&policy_state.modules[i]) == name) return &policy_state.modules[i];
+    return NULL;
+}
+
+static const struct hak_module *module_around(uint64_t address) {
+    for (size_t i = 0; i < policy_state.module_count; i++)
+        if (address >= policy_state.modules[i].start && address < policy_state.modules[i].end) return &policy_state.modules[i];
+    return NULL;
+}
+
+static void site_to_room(const struct hak_policy_site *site, void *waiting) {
+    const struct hak_module *module = module_named(site->module);
+    const struct hak_policy_room *room = rooms[site->kind];
+    struct hak_policy_site found = *site;
+    if (!module || !room || !room->take) {
+        ++*(size_t *)waiting; /* written back as it is */
+        return;
+    }
+    found.address = module->base + site->offset;
+    if (found.address >= module->start && found.address < module->end) room->take(&found);
+}
+
+/* --- reading --- */
+
+static void id_text(char bytes[65]) {
+    struct hak_text text = { bytes, 0, 65 };
+    const struct hak_module *program = &policy_state.modules[0];
+    for (unsigned i = 0; i < program->id_bytes; i++) {
+        if (program->id[i] < 16) hak_text_char(&text, '0');
+        hak_text_hex(&text, program->id[i]);
+    }
+    hak_text_end(&text);
+}
+
+static const struct hak_policy *text_believe(const char *path, const char *bytes, size_t count, size_t *waiting) {
+    char program[65];
+    struct hak_policy *policy = &policy_state.read;
+    modules_look();
+    id_text(program);
+    if (!hak_policy_read_text(policy, bytes, count, program, NULL, NULL)) {
+        say_ignored(path, policy->line, policy->wrong);
+        return NULL;
+    }
+    hak_policy_read_text(policy, bytes, count, program, site_to_room, waiting);
+    return policy;
+}
+
+const struct hak_policy *hak_policy_load(void) {
+    char path[PATH_BYTES];
+    size_t count = 0, waiting = 0;
+    if (!hak_policy_path(path, sizeof path)) {
+        say_ignored(path, 0, "its name is too long");
+        policy_state.is_refused = true;
+        return NULL;
+    }
+    int fd = hak_os_open_trusted(path, HAK_POLICY_BYTES_MAX, &count);
+    if (fd == -ENOENT) return NULL; /* it will be written */
+    if (fd < 0) {
+        say_ignored(path, 0, hak_policy_error(fd));
+        policy_state.is_refused = true;
+        return NULL;
+    }
+    char *bytes = hak_os_map(count + 1);
+    long got = bytes ? hak_os_read_all(fd, bytes, count) : -ENOMEM;
+    hak_os_close(fd);
+    const struct hak_policy *policy = NULL;
+    if (got < 0) say_ignored(path, 0, hak_policy_error((int)got));
+    else policy = text_believe(path, bytes, (size_t)got, &waiting);
+    policy_state.is_read = policy != NULL;
+    policy_state.is_refused = policy == NULL;
+    if (policy && waiting) {
+        policy_state.bytes = bytes;
+        policy_state.bytes_count = (size_t)got;
+    } else if (bytes) {
+        hak_os_unmap(bytes, count + 1);
+    }
+    return policy;
+}
+
+/* --- writing --- */
+
+struct writer {
+    struct hak_text text;
+    size_t sites;
+};
+
+static void site_put(struct writer *writer, const struct hak_policy_site *site) {
+    /* the end needs a line too; what does not fit is left out, for the file is to be believed the next time */
+    if (writer->sites >= HAK_POLICY_SITES_MAX || writer->text.used + 2 * HAK_POLICY_LINE_MAX > writer->text.capacity) return;
+    writer->sites++;
+    hak_policy_write_site(&writer->text, site);
+}
+
+static void put_from_room(struct hak_policy_site *site, void *context) {
+    const struct hak_module *module = module_around(site->address);
+    if (!module || !hak_module_name(module)) return;
+    site->module = hak_module_name(module);
+    site->offset = site->address - module->base;
+    site_put(context, site);
+}
+
+struct put_of_kind {
+    struct writer *writer;
+    enum hak_policy_kind kind;
+};
+static void put_with_kind(struct hak_policy_site *site, void *context) {
+    struct put_of_kind *put = context;
+    site->kind = (uint16_t)put->kind;
+    put_from_room(site, put->writer);
+}
+
+static void put_waiting(const struct hak_policy_site *site, void *context) {
+    const struct hak_policy_room *room = rooms[site->kind];
+    if (!module_named(site->module) || !room || !room->take) site_put(context, site);
+}
+
+static void knobs_fill(struct hak_policy *policy, unsigned strategy) {
+    policy->knob_count = 0;
+    for (unsigned option = 1; option < HAK_OPTION_COUNT; option++)
+        if (hak_knob_is(option))
+            policy->knob[policy->knob_count++] = (struct hak_policy_knob){ option, hak_strategy_value(strategy, option) };
+}
+
+static int64_t millionths(double x) { return (int64_t)(x * 1e6 + (x < 0 ? -0.5 : 0.5)); }
+
+static void ratings_fill(struct hak_policy *policy, const struct hak_tournament *t) {
+    static const uint8_t states[] = { [HAK_RIVAL_IN] = 0, [HAK_RIVAL_ASIDE] = 1, [HAK_RIVAL_SPENT] = 1, [HAK_RIVAL_OUT] = 2 };
+    policy->rating_count = 0;
+    for (unsigned i = 0; i < t->count; i++) {
+        if (t->rival[i].state == HAK_RIVAL_BARRED || t->rival[i].is_control) continue;
+        struct hak_policy_rating *row = &policy->rating[policy->rating_count++];
+        struct hak_elo elo = hak_tournament_elo(t, i);
+        memset(row, 0, sizeof *row);
+        memcpy(row->strategy, hak_strategy_at(i)->name, HAK_STRATEGY_NAME_BYTES);
+        row->elo = elo.rating;
+        row->error = elo.error;
+        row->duels = t->rival[i].duels;
+        row->state = i ? states[t->rival[i].state] : 0;
+    }
+}
+
+static void changes_fill(struct hak_policy *policy, const struct hak_cycle *cycle) {
+    uint32_t count = cycle->changes < HAK_HISTORY_MAX ? cycle->changes : HAK_HISTORY_MAX;
+    policy->change_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct hak_stage_change *from = &cycle->history[(cycle->changes - count + i) % HAK_HISTORY_MAX];
+        struct hak_policy_change *row = &policy->change[i];
+        memset(row, 0, sizeof *row);
+        row->ms = from->ms;
+        row->from = from->from;
+        row->to = from->to;
+        memcpy(row->reason, hak_reason_name(from->reason), sizeof row->reason);
+        row->number[0] = from->number[0];
+        row->number[1] = from->number[1];
+    }
+}
+
+static void policy_fill(struct hak_policy *policy, const struct hak_cycle *cycle) {
+    const struct hak_tournament *t = &cycle->tournament;
+    *policy = policy_state.read; /* what this run did not learn anew stays */
+    id_text(policy->program);
+    hak_program_name(policy->name, sizeof policy->name);
+    memcpy(policy->library, HAKMEM_VERSION, sizeof HAKMEM_VERSION);
+    policy->runs = policy_state.is_read && policy->runs < UINT32_MAX ? policy->runs + 1 : 1;
+    if (t->windows || !policy_state.is_read) {
+        policy->stage = cycle->stage;
+        policy->has_gain = cycle->claimed_duels > 0;
+        policy->gain = millionths(cycle->claimed);
+        policy->gain_error = millionths(cycle->claimed_error);
+        policy->gain_duels = cycle->claimed_duels;
+        policy->has_noise = t->duels > 0;
+        policy->noise = millionths(t->noise);
+        policy->noise_duels = t->duels;
+        unsigned strategy = cycle->stage == HAK_STAGE_CANARY ? cycle->trial.champion : cycle->chosen;
+        memcpy(policy->strategy, hak_strategy_at(strategy)->name, HAK_STRATEGY_NAME_BYTES);
+        knobs_fill(policy, strategy);
+        ratings_fill(policy, t);
+    }
+    changes_fill(policy, cycle);
+}
+
+/* What rooms know, and the read file's sites that could not be given to any. Says whether it is news. */
+static bool sites_write(struct writer *writer) {
+    bool news = false;
+    modules_look();
+    for (unsigned kind = 0; kind < HAK_POLICY_KIND_COUNT; kind++) {
+        struct put_of_kind put = { writer, kind };
+        if (rooms[kind] && rooms[kind]->give) news |= rooms[kind]->give(put_with_kind, &put);
+    }
+    if (policy_state.bytes)
+        hak_policy_read_text(&policy_state.scratch[1], policy_state.bytes, policy_state.bytes_count, NULL, put_waiting, writer);
+    return news;
+}
+
+int hak_policy_store(const char *path, const struct hak_cycle *cycle, bool always) {
+    if (policy_state.is_refused && !always) return 0;
+    struct hak_policy *policy = &policy_state.scratch[0];
+    struct writer writer = { { hak_os_map(HAK_POLICY_BYTES_MAX), 0, HAK_POLICY_BYTES_MAX }, 0 };
+    if (!writer.text.at) return -ENOMEM;
+    modules_look();
+    policy_fill(policy, cycle);
+    hak_policy_write_text(&writer.text, policy);
+    bool news = sites_write(&writer) || cycle->tournament.windows > 0;
+    hak_policy_write_end(&writer.text);
+    int error = news || always ? hak_os_replace_file(path, writer.text.at, hak_text_held(&writer.text)) : 0;
+    hak_os_unmap(writer.text.at, HAK_POLICY_BYTES_MAX);
+    return error;
+}

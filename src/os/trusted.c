@@ -1,0 +1,93 @@
+/* trusted.c - see trusted.h.
+ *
+ * A device or a pipe must not be opened even to look at it: that can block, rewind or start something. O_PATH opens nothing;
+ * only what it shows to be a regular file is opened, and looked at once more through the descriptor.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* O_PATH */
+#endif
+#include "os/trusted.h"
+
+#include "base/text.h"
+#include "os/descriptor.h"
+#include "os/os.h"
+#include "os/syscall.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+enum { PATH_BYTES = 512 };
+
+static int judge(const struct stat *found, size_t bytes_max) {
+    unsigned user = (unsigned)HAK_SYS1(SYS_geteuid, 0);
+    if (!S_ISREG(found->st_mode)) return HAK_TRUST_KIND;
+    if (found->st_size < 0 || (uint64_t)found->st_size > bytes_max) return HAK_TRUST_LARGE;
+    if (found->st_mode & S_IWOTH) return HAK_TRUST_OPEN;
+    return found->st_uid == user || found->st_uid == 0 ? 0 : HAK_TRUST_OWNER;
+}
+
+int hak_os_open_trusted(const char *path, size_t bytes_max, size_t *bytes) {
+    struct stat first, second;
+    long fd = HAK_SYS4(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0);
+    if (fd < 0) return (int)fd;
+    long error = HAK_SYS2(SYS_fstat, fd, &first);
+    HAK_SYS1(SYS_close, fd);
+    if (error) return (int)error;
+    int wrong = judge(&first, bytes_max);
+    if (wrong) return wrong;
+    fd = HAK_SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0);
+    if (fd < 0) return (int)fd;
+    error = HAK_SYS2(SYS_fstat, fd, &second);
+    wrong = error ? (int)error : judge(&second, bytes_max);
+    if (!wrong && (first.st_dev != second.st_dev || first.st_ino != second.st_ino)) wrong = HAK_TRUST_RACE;
+    if (wrong) {
+        HAK_SYS1(SYS_close, fd);
+        return wrong;
+    }
+    *bytes = (size_t)second.st_size;
+    return (int)fd;
+}
+
+long hak_os_read_all(int fd, void *bytes, size_t count) {
+    size_t done = 0;
+    while (done < count) {
+        long got = HAK_SYS3(SYS_read, fd, (char *)bytes + done, count - done);
+        if (got == -EINTR) continue;
+        if (got < 0) return got;
+        if (got == 0) break;
+        done += (size_t)got;
+    }
+    return (long)done;
+}
+
+static int sibling_write(const char *sibling, const void *bytes, size_t count) {
+    long fd = HAK_SYS4(SYS_openat, AT_FDCWD, sibling, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) return (int)fd;
+    int error = hak_os_write_all((int)fd, bytes, count);
+    if (!error) error = (int)HAK_SYS1(SYS_fsync, fd);
+    HAK_SYS1(SYS_close, fd);
+    return error;
+}
+
+int hak_os_replace_file(const char *path, const void *bytes, size_t count) {
+    char name[PATH_BYTES + 32];
+    struct hak_text sibling = HAK_TEXT(name);
+    struct stat found;
+    long fd = HAK_SYS4(SYS_openat, AT_FDCWD, path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (fd >= 0) {
+        bool replaceable = HAK_SYS2(SYS_fstat, fd, &found) == 0 && (S_ISREG(found.st_mode) || S_ISLNK(found.st_mode));
+        HAK_SYS1(SYS_close, fd);
+        if (!replaceable) return HAK_TRUST_KIND;
+    }
+    hak_text_format(&sibling, "%s.%u.new", path, hak_os_pid());
+    if (hak_text_end(&sibling) >= sizeof name) return -ENAMETOOLONG;
+    int error = sibling_write(name, bytes, count);
+    if (error == -EEXIST) { /* of an earlier process with our number */
+        hak_os_unlink(name);
+        error = sibling_write(name, bytes, count);
+    }
+    if (!error) error = hak_os_rename(name, path);
+    if (error && error != -EEXIST) hak_os_unlink(name);
+    return error;
+}

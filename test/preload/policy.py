@@ -1,0 +1,255 @@
+"""policy.py - real programs learn, write their policy file and start with it; what is not to be believed is left alone.
+
+Redis and sqlite run under learning at a hundred times its speed; the hostile files are given to small ones.
+"""
+import argparse
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--build", required=True)
+LIBRARY = os.path.join(os.path.abspath(parser.parse_args().build), "libhakmem.so")
+failures = []
+PROGRAM = r"""
+#include <stdlib.h>
+#include <string.h>
+#include <stdio.h>
+#include <unistd.h>
+#include <sys/wait.h>
+#include <time.h>
+static char *block[4096];
+static void work(double seconds)
+{
+    struct timespec from, now;
+    unsigned dice = 1;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    do {
+        for (int i = 0; i < 100000; i++) {
+            unsigned k = (dice = dice * 1103515245u + 12345u) >> 16 & 4095;
+            free(block[k]);
+            block[k] = malloc(16 + (dice >> 8) % 600);
+            *block[k] = 1;
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - from.tv_sec) + (now.tv_nsec - from.tv_nsec) * 1e-9 < seconds);
+}
+int main(int count, char **words)
+{
+    work(atof(words[1]));
+    if (count > 2 && strcmp(words[2], "fork") == 0) {
+        int status;
+        for (int i = 0; i < 3; i++) {
+            if (fork() == 0)
+                exit(0); /* learns nothing, writes nothing */
+            wait(&status);
+        }
+        sleep(1);
+        _exit(0); /* the parent neither */
+    }
+    return 0;
+}
+"""
+
+
+def expect(holds, said):
+    if not holds:
+        failures.append(said)
+        print(f"FAILED: {said}", flush=True)
+
+
+def environment(**more):
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("HAKMEM_") and key != "LD_PRELOAD"}
+    return dict(plain, LD_PRELOAD=LIBRARY, **{key: str(value) for key, value in more.items()})
+
+
+def run(*command, **more):
+    done = subprocess.run(command, env=environment(**more), capture_output=True, text=True, timeout=120)
+    expect(done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stderr}")
+    return done.stderr
+
+
+def learn_of(report):
+    with open(report, encoding="utf-8") as file:
+        return json.load(file)["learn"]
+
+
+def fnv(text):
+    total = 0xcbf29ce484222325
+    for byte in text.encode():
+        total = (total ^ byte) * 0x100000001b3 & (1 << 64) - 1
+    return total
+
+
+def with_end(text):
+    return text + f"end {fnv(text):016x}\n"
+
+
+def frozen_text(policy, strategy, **knobs):
+    """The file of a run that ended frozen on these knobs."""
+    lines = policy.splitlines()
+    head = [line for line in lines if line.split()[0] in ("hakmem-policy", "program", "library", "runs")]
+    return with_end("\n".join(head + ["stage frozen", f"strategy {strategy}", "gain 50000 4000 40"] +
+                              [f"knob {name} {value}" for name, value in knobs.items()]) + "\n")
+
+
+def a_second_run_starts_with_what_the_first_learnt(folder, program):
+    path, report = os.path.join(folder, "app.policy"), os.path.join(folder, "report.json")
+    said = run(program, "4", HAKMEM_POLICY=path, HAKMEM_LEARN_HURRY=100)
+    expect(said == "", f"the first run says: {said}")
+    expect(os.path.exists(path), "no policy was written")
+    expect(stat.S_IMODE(os.stat(path).st_mode) == 0o600, "the file's mode is not 0600")
+    expect(os.listdir(folder).count("app.policy") == 1 and not any(".new" in name for name in os.listdir(folder)), "a sibling is left")
+    with open(path, encoding="ascii") as file:
+        first = file.read()
+    expect(first.startswith("hakmem-policy 1\nprogram "), first[:200])
+    expect(first == with_end(first[:first.rindex("end ")]), "the sum is another than docs/policy.md says")
+
+    text = frozen_text(first, "mine", word_bytes=40960, free_max_mb=12)
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+    run(program, "0.3", HAKMEM_POLICY=path, HAKMEM_REPORT=report)
+    learn = learn_of(report)
+    expect(learn["stage"] == "frozen" and learn["strategy"] == "mine", f"{learn}")
+    expect([row["reason"] for row in learn["history"]] == ["program_begins", "policy_read"], f"{learn['history']}")
+    with open(path, encoding="ascii") as file:
+        expect(file.read() == text, "a run that learnt nothing wrote the file")
+    run(program, "0.3", HAKMEM_POLICY=path, HAKMEM_REPORT=report, HAKMEM_EVO_POLICY="off")
+    expect(learn_of(report)["stage"] == "off", "off is not off")
+    run(program, "0.3", HAKMEM_POLICY=path, HAKMEM_REPORT=report, HAKMEM_MINIMAL=1)
+    expect(learn_of(report)["stage"] == "off", "minimal is not off")
+    # what the user sets is not overridden: the setting then differs from the default only where he decides
+    run(program, "0.3", HAKMEM_POLICY=path, HAKMEM_REPORT=report, HAKMEM_WORD_BYTES=8192, HAKMEM_FREE_MAX_MB=6)
+    expect(learn_of(report)["strategy"] == "baseline", f"{learn_of(report)}")
+    return text
+
+
+def what_is_not_believed_is_told_and_left(folder, program, text):
+    path = os.path.join(folder, "bad.policy")
+
+    def told(content, why, mode=0o600):
+        with open(path, "w", encoding="latin-1") as file:
+            file.write(content)
+        os.chmod(path, mode)
+        said = run(program, "1.5", HAKMEM_POLICY=path, HAKMEM_LEARN_HURRY=100)
+        expect(said == f"hakmem: HAKMEM_POLICY: {path} is ignored: {why}\n", f"said {said!r}, not {why!r}")
+        with open(path, encoding="latin-1") as file:
+            expect(file.read() == content, f"{why}: the file was written over")
+        os.unlink(path)
+
+    told("", "it is empty")
+    told("\0" * 1000, "line 1: it is longer than 256 bytes")
+    told(text.replace("hakmem-policy 1", "hakmem-policy 2"), "line 1: it is of another version than 1")
+    told(text.replace("word_bytes 40960", "word_bytes 40961"), f"line {text.count(chr(10))}: the sum at its end is not that of its bytes")
+    body = text[:text.rindex("end ")]
+    program_line = body.splitlines()[1]
+    told(with_end(body.replace(program_line, "program 0123456789abcdef other")), "line 2: it is of another program")
+    told(with_end(body.replace("word_bytes 40960", "word_bytes 99999999")), "line 8: a number is out of its range")
+    told(text, "others than its owner and group may write to it", mode=0o602)
+    told("x" * (513 << 10), "it is larger than 512 KiB")
+    os.mkfifo(path)
+    said = run(program, "0.1", HAKMEM_POLICY=path)
+    expect("it is not a regular file" in said, said)
+    os.unlink(path)
+    for target in ("/dev/null", "/dev/zero", "/dev/full", folder):
+        os.symlink(target, path)
+        said = run(program, "1.5", HAKMEM_POLICY=path, HAKMEM_LEARN_HURRY=100)
+        expect(said == f"hakmem: HAKMEM_POLICY: {path} is ignored: it is not a regular file\n", said)
+        expect(os.path.islink(path), f"the link to {target} was replaced")
+        os.unlink(path)
+    said = run(program, "1.5", HAKMEM_POLICY="/proc/self/no/such", HAKMEM_LEARN_HURRY=100)
+    expect(said.count("\n") == 1 and "cannot be written" in said, said)
+    if os.geteuid() == 0:  # another user's file
+        with open(path, "w", encoding="ascii") as file:
+            file.write(text)
+        os.chown(path, 12345, 12345)
+        said = run(program, "0.1", HAKMEM_POLICY=path)
+        expect("it belongs to another user" in said, said)
+        os.unlink(path)
+    said = run(program, "0.1", HAKMEM_EVO_POLICY="sometimes")
+    expect(said == "hakmem: HAKMEM_EVO_POLICY=sometimes is none of auto, learn, canary, frozen, off; the default frozen is used\n", said)
+
+
+def who_learnt_nothing_writes_nothing(folder, program):
+    path = os.path.join(folder, "fork.policy")
+    run(program, "0.2", HAKMEM_POLICY=path)
+    expect(not os.path.exists(path), "a run too short to learn wrote a file")
+    run(program, "2", "fork", HAKMEM_POLICY=path, HAKMEM_LEARN_HURRY=100)
+    expect(not os.path.exists(path), "a child that learnt nothing wrote a file")
+    run(program, "2", HAKMEM_POLICY=os.path.join(folder, "%e-%p.%%.policy"), HAKMEM_LEARN_HURRY=100)
+    expect(any(name.startswith("program-") and name.endswith(".%.policy") for name in os.listdir(folder)), f"{os.listdir(folder)}")
+    # a full disk: the old file stays, one line says why
+    limit = lambda: (signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)))  # noqa: E731
+    done = subprocess.run([program, "2"], env=environment(HAKMEM_POLICY=path, HAKMEM_LEARN_HURRY=100), capture_output=True,
+                          text=True, preexec_fn=limit, timeout=60)
+    expect(done.returncode == 0 and done.stderr == f"hakmem: HAKMEM_POLICY: {path} cannot be written: file too large\n", done.stderr)
+    expect(not any(name.startswith("fork.policy") for name in os.listdir(folder)), f"{os.listdir(folder)}")
+
+
+def redis_learns(folder):
+    server, bench = shutil.which("redis-server"), shutil.which("redis-benchmark")
+    if not server or not bench:
+        print("redis is missing: left out")
+        return
+    path, report = os.path.join(folder, "redis.policy"), os.path.join(folder, "redis.json")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    process = subprocess.Popen([server, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", folder], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True,
+                               env=environment(HAKMEM_POLICY=path, HAKMEM_REPORT=report, HAKMEM_LEARN_HURRY=100))
+    for _ in range(100):
+        try:
+            socket.create_connection(("127.0.0.1", int(port)), 1).close()
+            break
+        except OSError:
+            time.sleep(0.1)
+    until = time.time() + 6
+    while time.time() < until:
+        done = subprocess.run([bench, "-p", port, "-n", "40000", "-r", "20000", "-d", "200", "-q", "-t", "set,lpush,lpop,sadd"],
+                              capture_output=True, text=True, timeout=120)
+        expect(done.returncode == 0, done.stderr)
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=60)[1]
+    expect(process.returncode == 0, f"redis-server: {process.returncode}\n{said}")
+    learn = learn_of(report)
+    expect(learn["windows"] > 0 and os.path.exists(path), f"redis learnt nothing: {learn}")
+    print(f"redis: {learn['windows']} windows, {learn['duels']} duels, stage {learn['stage']}, frozen {learn['frozen_strategy']}")
+
+
+def sqlite_learns(folder):
+    path = os.path.join(folder, "sqlite.policy")
+    script = ("import sqlite3, time\nd = sqlite3.connect(':memory:')\nd.execute('create table t(a, b)')\nend = time.time() + 4\n"
+              "n = 0\nwhile time.time() < end:\n"
+              "    d.executemany('insert into t values(?, ?)', [(i * 7919 % 10007, 'x' * (i % 300)) for i in range(3000)])\n"
+              "    n += d.execute('select count(*) from (select a, group_concat(b) from t group by a)').fetchone()[0]\n"
+              "    d.execute('delete from t')\nassert n > 0\n")
+    said = run(sys.executable, "-c", script, HAKMEM_POLICY=path, HAKMEM_LEARN_HURRY=100)
+    expect(said == "", said)
+    expect(os.path.exists(path), "sqlite under python wrote no policy")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = os.path.join(folder, "program.c"), os.path.join(folder, "program")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(PROGRAM)
+        subprocess.run(["cc", "-O1", "-fno-builtin", "-Wl,--build-id", "-o", program, source], check=True)
+        text = a_second_run_starts_with_what_the_first_learnt(folder, program)
+        what_is_not_believed_is_told_and_left(folder, program, text)
+        who_learnt_nothing_writes_nothing(folder, program)
+        redis_learns(folder)
+        sqlite_learns(folder)
+    print(f"policy: {len(failures)} failures")
+    sys.exit(1 if failures else 0)
+
+
+main()
