@@ -21,6 +21,8 @@ const EXAMPLES: &str = "Examples:
   hakmem run --purge-delay-ms 100 -- git gc  set an option of the library
   hakmem options purge_delay_ms              what an option does
   hakmem doctor redis-server                 what would keep the library from working well
+  hakmem explain -- python3 work.py          what the library learns of a program, in words
+  hakmem policy merge *.policy -o all.policy several runs' knowledge in one file
   hakmem bench                               compare it with other allocators, on this machine";
 
 const RUN_EXAMPLES: &str = "Examples:
@@ -32,6 +34,13 @@ The exit status is the program's; if it dies of a signal, so does this command.
 125: nothing was started (no library). 126: PROGRAM cannot be executed. 127: there is none.
 The library is $HAKMEM_LIB, or libhakmem.so beside this command, in ../lib of its folder,
 or in the system's library folders.";
+
+const EXPLAIN_EXAMPLES: &str = "Examples:
+  hakmem explain app.policy                  what the runs that wrote it have learnt
+  hakmem explain -p 1234                     what a running process has learnt until now
+  hakmem explain -- redis-server --port 0    run it, and say at its end, on standard error
+
+With a program the exit status is the program's. A policy of its own is kept only if HAKMEM_POLICY names a file.";
 
 const BENCH_EXAMPLES: &str = "Examples:
   hakmem bench                               the profile quick, all allocators at hand
@@ -100,6 +109,12 @@ enum Commands {
     Report(report::Arguments),
     /// Turn a profile into one that `go tool pprof` reads
     Pprof(cmd::pprof::Arguments),
+    /// Show or merge what programs have taught the library (HAKMEM_POLICY)
+    #[command(arg_required_else_help = false)]
+    Policy(cmd::policy::Arguments),
+    /// Say in plain words what was learnt, what it changes, and what it gained
+    #[command(after_help = EXPLAIN_EXAMPLES, override_usage = "hakmem explain FILE | -p PID | [--] PROGRAM [ARGUMENT]...")]
+    Explain(cmd::explain::Arguments),
     /// Compare the library with other allocators: time, memory, what an operation costs
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(bench::Arguments),
@@ -119,7 +134,7 @@ pub fn run() -> Result<u8, Failure> {
         Err(error) => return Err(Failure::usage(line_of(&error))),
     };
     let cli = Cli::from_arg_matches(&matches).map_err(|error| Failure::usage(line_of(&error)))?;
-    if !matches!(cli.command, Some(Commands::Run(_) | Commands::Bench(_))) {
+    if !matches!(cli.command, Some(Commands::Run(_) | Commands::Bench(_) | Commands::Explain(_))) {
         process::end_on_broken_pipe();
     }
     match cli.command {
@@ -139,6 +154,8 @@ pub fn run() -> Result<u8, Failure> {
         Some(Commands::Metrics(arguments)) => cmd::metrics::run(&arguments),
         Some(Commands::Report(arguments)) => report::run(&arguments),
         Some(Commands::Pprof(arguments)) => cmd::pprof::run(&arguments),
+        Some(Commands::Policy(arguments)) => cmd::policy::run(&arguments),
+        Some(Commands::Explain(arguments)) => cmd::explain::run(&arguments),
         Some(Commands::Bench(arguments)) => bench::run(&arguments),
         Some(Commands::BenchLaunch) => bench::serve(),
         None => Err(Failure::usage("no command given; hakmem --help lists them")),

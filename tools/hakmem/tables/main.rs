@@ -5,7 +5,7 @@
 
 mod rows;
 
-use rows::{Argument, Row, rows_parse};
+use rows::{Argument, Row, rows_parse, strategies_parse};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
@@ -25,6 +25,7 @@ fn tables_make() -> Result<(), String> {
     let mut source = String::new();
     options_make(&table_read(&crate_dir, "options.def")?, &mut source)?;
     counters_make(&table_read(&crate_dir, "counters.def")?, &mut source)?;
+    learn_make(&crate_dir, &mut source)?;
     let path = out_dir.join("tables.rs");
     fs::write(&path, source).map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -75,6 +76,35 @@ fn counters_make(rows: &[Row], source: &mut String) -> Result<(), String> {
             }
             _ => return Err(format!("a row that this tool does not know: {row:?}")),
         }
+    }
+    source.push_str("];\n");
+    Ok(())
+}
+
+/// The words of src/learn for its reasons and strategies. A tree without that folder has none, and still a tool.
+fn learn_make(crate_dir: &Path, source: &mut String) -> Result<(), String> {
+    let read = |name: &str| {
+        let places = [crate_dir.join("rules").join(name), crate_dir.join("../../src/learn").join(name)];
+        places.iter().for_each(|path| println!("cargo::rerun-if-changed={}", path.display()));
+        places.iter().find_map(|path| fs::read_to_string(path).ok()).unwrap_or_default()
+    };
+    let io = |error: std::fmt::Error| error.to_string();
+    source.push_str("pub static REASONS: &[(&str, &str, &str)] = &[\n");
+    for row in rows_parse(&read("reasons.def")).map_err(|reason| format!("reasons.def: {reason}"))? {
+        match row.arguments.as_slice() {
+            [name, numbers, words] => {
+                let (name, numbers, words) = (name.word()?, numbers.text()?, words.text()?);
+                writeln!(source, "    ({name:?}, {numbers:?}, {words:?}),").map_err(io)?;
+            }
+            _ => return Err(format!("a reason that this tool does not know: {row:?}")),
+        }
+    }
+    source.push_str("];\npub static STRATEGIES: &[(&str, &str, &[(&str, u64)])] = &[\n");
+    for row in
+        strategies_parse(&read("strategies.def")).map_err(|reason| format!("strategies.def: {reason}"))?
+    {
+        let (name, words, knobs) = row;
+        writeln!(source, "    ({name:?}, {words:?}, &{knobs:?}),").map_err(io)?;
     }
     source.push_str("];\n");
     Ok(())

@@ -87,6 +87,47 @@ pub fn rows_parse(source: &str) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
+/// Name, words, and the knobs that differ from their defaults.
+pub type Strategy = (String, String, Vec<(String, u64)>);
+
+/// The rows of strategies.def: HAK_STRATEGY(name, control, "words", K(knob, value) K(knob, value) ...).
+pub fn strategies_parse(source: &str) -> Result<Vec<Strategy>, String> {
+    let mut tokens = tokens_read(source)?.into_iter().peekable();
+    let mut rows = Vec::new();
+    while let Some(token) = tokens.next() {
+        let mut next = || tokens.next().ok_or("a row does not end".to_owned());
+        let head = [token, next()?, next()?, next()?, next()?, next()?, next()?];
+        let [Token::Word(_), Token::Mark('('), Token::Word(name), _, Token::Number(_), _, Token::Text(words)] =
+            head
+        else {
+            return Err(format!("{head:?} begins no strategy"));
+        };
+        let mut knobs = Vec::new();
+        let mut last = next()?;
+        if last == Token::Mark(',') {
+            last = next()?;
+        }
+        while last != Token::Mark(')') {
+            let knob = [last, next()?, next()?, next()?, next()?, next()?];
+            let [
+                Token::Word(_),
+                Token::Mark('('),
+                Token::Word(option),
+                _,
+                Token::Number(value),
+                Token::Mark(')'),
+            ] = knob
+            else {
+                return Err(format!("{knob:?} is no knob of {name}"));
+            };
+            knobs.push((option, value));
+            last = next()?;
+        }
+        rows.push((name, words, knobs));
+    }
+    Ok(rows)
+}
+
 fn tokens_read(source: &str) -> Result<Vec<Token>, String> {
     let mut tokens = Vec::new();
     let mut rest = source;

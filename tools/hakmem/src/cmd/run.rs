@@ -112,6 +112,41 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
     Ok(process::end_alike(outcome.end))
 }
 
+/// A program that has run with the library to its end, with what the library reported of it.
+pub struct Reported {
+    pub outcome: Outcome,
+    /// The program's own report, or why there is none.
+    pub report: Result<Value, String>,
+    folder: ReportFolder,
+}
+
+impl Reported {
+    /// A file that the program may have left: the folder goes with this.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.path.join(name)
+    }
+}
+
+/// Runs a program as `hakmem run` does, with a folder of ours for what the library writes; `more` is set for it, %f
+/// being that folder.
+pub fn run_reported(command: &[OsString], more: &[(&str, &str)]) -> Result<Reported, Failure> {
+    let library = library::find()?;
+    let program = process::program_find(&command[0])?;
+    let obstacle = obstacle_to_preload(&program, &library);
+    let folder = ReportFolder::make()?;
+    let preload = library::preload_value(&library.path, env::var_os("LD_PRELOAD").as_deref());
+    let mut changes =
+        vec![("LD_PRELOAD".to_owned(), preload), ("HAKMEM_REPORT".to_owned(), folder.pattern())];
+    let place = folder.path.display().to_string().replace('%', "%%");
+    changes.extend(more.iter().map(|(name, value)| ((*name).to_owned(), value.replace("%f", &place).into())));
+    let outcome = launch(program, command, &changes)?.wait()?;
+    let report = match folder.take(outcome.pid).own {
+        Some(text) => serde_json::from_str(&text).map_err(|_| "what it wrote cannot be read".to_owned()),
+        None => Err(absence_reason(obstacle, &outcome)),
+    };
+    Ok(Reported { outcome, report, folder })
+}
+
 fn launch(program: PathBuf, command: &[OsString], changes: &[(String, OsString)]) -> Result<Launch, Failure> {
     Launch::new(program, command, changes).map_err(|_| {
         Failure::usage("an argument or a value holds a zero byte, which no program can be given")

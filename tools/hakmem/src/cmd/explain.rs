@@ -1,0 +1,85 @@
+//! `hakmem explain`: what the library has learnt, in plain words: of a policy file, a process, or a program that is run.
+
+use super::run::{Reported, run_reported};
+use crate::policy::learnt::Learnt;
+use crate::policy::{self, words};
+use crate::process;
+use crate::text::{self, Failure};
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// A running process
+    #[arg(short, long, value_name = "PID", conflicts_with = "subject")]
+    pid: Option<u32>,
+
+    /// A policy file; or, after --, a program and its arguments
+    #[arg(required_unless_present = "pid", trailing_var_arg = true, value_name = "FILE | PROGRAM")]
+    subject: Vec<OsString>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    if let Some(pid) = arguments.pid {
+        process::end_on_broken_pipe();
+        print!("{}", words::explain(&process_learnt(pid)?));
+        return Ok(0);
+    }
+    match arguments.subject.as_slice() {
+        [file] if !follows_dashes() && Path::new(file).exists() && !is_executable(Path::new(file)) => {
+            process::end_on_broken_pipe();
+            print!("{}", words::explain(&(&policy::read(Path::new(file))?).into()));
+            Ok(0)
+        }
+        [file] if !follows_dashes() && process::program_find(file).is_err() => {
+            process::end_on_broken_pipe();
+            policy::read(Path::new(file)).map(|_| 0) // it is not there, and this says so
+        }
+        command => program_explain(command),
+    }
+}
+
+/// `hakmem explain -- NAME` is a program, whatever file has that name.
+fn follows_dashes() -> bool {
+    env::args_os().skip(2).take_while(|argument| argument != "-p").any(|argument| argument == "--")
+}
+
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+fn program_explain(command: &[OsString]) -> Result<u8, Failure> {
+    // With a policy to write, learning goes on by itself. What the caller named is kept; ours goes with the folder.
+    let own = env::var_os("HAKMEM_POLICY").filter(|path| !path.is_empty());
+    let more: &[(&str, &str)] = if own.is_some() { &[] } else { &[("HAKMEM_POLICY", "%f/policy")] };
+    let reported = run_reported(command, more)?;
+    let said = match &reported.report {
+        Ok(report) => learnt(report, &reported, &text::quote(&command[0])),
+        Err(reason) => Err(reason.clone()),
+    };
+    match said {
+        Ok(learnt) => text::line_to_stderr(words::explain(&learnt).trim_end()),
+        Err(reason) => text::line_to_stderr(&format!("hakmem: nothing to explain: {reason}")),
+    }
+    let end = reported.outcome.end;
+    drop(reported); // before we may die of the program's signal
+    Ok(process::end_alike(end))
+}
+
+/// The report has the duels, the file has what is known by call site.
+fn learnt(report: &serde_json::Value, reported: &Reported, program: &str) -> Result<Learnt, String> {
+    let whose = format!("{program} (process {})", reported.outcome.pid);
+    let mut learnt = Learnt::of_report(report, &whose).ok_or("this library does not learn")?;
+    if let Ok(policy) = policy::read(&reported.file("policy")) {
+        let of_file = Learnt::from(&policy);
+        learnt.sites = of_file.sites;
+        learnt.knobs = of_file.knobs;
+    }
+    Ok(learnt)
+}
+
+fn process_learnt(pid: u32) -> Result<Learnt, Failure> {
+    policy::live::learnt(pid)
+}

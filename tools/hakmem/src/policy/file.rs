@@ -1,0 +1,343 @@
+//! file.rs - a policy file's text: parsed as docs/policy.md has it, and written so that the library believes it.
+//!
+//! Invariant: parse(write(policy)) == policy, and what the library refuses is refused here (test/tool/policy.py).
+
+use super::{
+    Change, FILE_BYTES_MAX, Gain, Kind, LINE_BYTES_MAX, Policy, ROWS_MAX, Rating, SITES_MAX, Site, Stage,
+    Standing, VERSION,
+};
+use crate::options::{self, OPTIONS, Value};
+use std::fmt::Write;
+
+const NAME_BYTES_MAX: usize = 64;
+const CLASS_MAX: u64 = 168;
+
+pub fn parse(bytes: &[u8]) -> Result<Policy, String> {
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("larger than {FILE_BYTES_MAX} bytes: no policy file is"));
+    }
+    if !bytes.is_empty() && !bytes.starts_with(b"hakmem-policy ") {
+        return Err("line 1: not a policy file: it does not begin with 'hakmem-policy'".to_owned());
+    }
+    let text = std::str::from_utf8(bytes).ok().filter(|text| text.is_ascii());
+    let text = text.ok_or("it is not ASCII text")?;
+    if text.is_empty() {
+        return Err("empty".to_owned());
+    }
+    let mut reader = Reader::default();
+    let mut at = 0;
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        let wrong = |reason: String| format!("line {}: {reason}", number + 1);
+        let whole =
+            line.strip_suffix('\n').ok_or_else(|| wrong("it does not end: the file was cut".to_owned()))?;
+        if line.len() > LINE_BYTES_MAX {
+            return Err(wrong(format!("longer than {LINE_BYTES_MAX} bytes")));
+        }
+        if reader.has_ended {
+            return Err(wrong("something follows the end".to_owned()));
+        }
+        reader.line(number, whole, sum(&bytes[..at])).map_err(wrong)?;
+        at += line.len();
+    }
+    reader.finish()
+}
+
+/// FNV-1a of 64 bits.
+fn sum(bytes: &[u8]) -> impl Fn() -> u64 + use<'_> {
+    move || {
+        let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+    }
+}
+
+#[derive(Default)]
+struct Reader {
+    program: Option<(String, String)>,
+    library: Option<String>,
+    runs: Option<u64>,
+    stage: Option<Stage>,
+    strategy: Option<String>,
+    gain: Option<Gain>,
+    noise: Option<(u64, u64)>,
+    knobs: Vec<(String, u64)>,
+    ratings: Vec<Rating>,
+    history: Vec<Change>,
+    sites: Vec<Site>,
+    has_ended: bool,
+}
+
+impl Reader {
+    fn line(&mut self, number: usize, line: &str, sum_before: impl Fn() -> u64) -> Result<(), String> {
+        let mut fields: Vec<&str> = line.split(' ').collect();
+        let keyword = fields.remove(0);
+        match (number, keyword) {
+            (0, "hakmem-policy") => return self.version(&fields),
+            (1, "program") => {
+                let [build_id, name] = exactly(&fields)?;
+                if !(8..=64).contains(&build_id.len()) || !is_hex(build_id) {
+                    return Err("the program's build-id is 8 to 64 hexadecimal digits".to_owned());
+                }
+                self.program = Some((build_id.to_owned(), name_of(name)?));
+                return Ok(());
+            }
+            (1, _) => return Err("the second line names the program".to_owned()),
+            _ if line.starts_with('#') => return Ok(()),
+            _ => {}
+        }
+        match keyword {
+            "library" => once(&mut self.library, keyword, name_of(exactly::<1>(&fields)?[0])?),
+            "runs" => {
+                let runs = number_of(exactly::<1>(&fields)?[0])?;
+                if runs == 0 {
+                    return Err("no run stands behind it".to_owned());
+                }
+                once(&mut self.runs, keyword, runs)
+            }
+            "stage" => {
+                let stage = stage_of(exactly::<1>(&fields)?[0])?;
+                if stage == Stage::Off {
+                    return Err("a run does not end in the stage off".to_owned());
+                }
+                once(&mut self.stage, keyword, stage)
+            }
+            "strategy" => once(&mut self.strategy, keyword, name_of(exactly::<1>(&fields)?[0])?),
+            "gain" => {
+                let [millionths, error, duels] = exactly(&fields)?;
+                let gain = Gain {
+                    millionths: signed_of(millionths)?,
+                    error: number_of(error)?,
+                    duels: number_of(duels)?,
+                };
+                once(&mut self.gain, keyword, gain)
+            }
+            "noise" => {
+                let [deviation, duels] = exactly(&fields)?;
+                once(&mut self.noise, keyword, (number_of(deviation)?, number_of(duels)?))
+            }
+            "knob" => self.knob(&fields),
+            "rating" => self.rating(&fields),
+            "history" => self.change(&fields),
+            "site" => self.site(&fields),
+            "end" => {
+                let [digits] = exactly(&fields)?;
+                if digits.len() != 16 || !is_hex(digits) {
+                    return Err("the end is 16 hexadecimal digits".to_owned());
+                }
+                if u64::from_str_radix(digits, 16) != Ok(sum_before()) {
+                    return Err("the sum over the file is another: it is damaged".to_owned());
+                }
+                self.has_ended = true;
+                Ok(())
+            }
+            other => Err(format!("version {VERSION} has no keyword '{other}'")),
+        }
+    }
+
+    fn version(&mut self, fields: &[&str]) -> Result<(), String> {
+        let version = number_of(exactly::<1>(fields)?[0])?;
+        match version {
+            VERSION => Ok(()),
+            other => Err(format!("it has version {other} of the format, this command reads {VERSION}")),
+        }
+    }
+
+    fn knob(&mut self, fields: &[&str]) -> Result<(), String> {
+        let [name, value] = exactly(fields)?;
+        let value = number_of(value)?;
+        match OPTIONS.iter().find(|row| row.name == name).map(|row| row.value) {
+            Some(Value::Number { min, max, .. }) if (min..=max).contains(&value) => {}
+            Some(Value::Number { min, max, .. }) => {
+                return Err(format!("{name} is {value}, and may be {min} to {max}"));
+            }
+            Some(Value::Text) => return Err(format!("{name} is no number")),
+            None => return Err(format!("there is no option {name}")),
+        }
+        if self.knobs.iter().any(|(other, _)| other == name) {
+            return Err(format!("knob {name} is there twice"));
+        }
+        self.knobs.push((name.to_owned(), value));
+        at_most(self.knobs.len(), ROWS_MAX, "knobs")
+    }
+
+    fn rating(&mut self, fields: &[&str]) -> Result<(), String> {
+        let [strategy, elo, error, duels, standing] = exactly(fields)?;
+        let strategy = name_of(strategy)?;
+        if self.ratings.iter().any(|other| other.strategy == strategy) {
+            return Err(format!("rating {strategy} is there twice"));
+        }
+        let standing = match standing {
+            "in" => Standing::In,
+            "aside" => Standing::Aside,
+            "out" => Standing::Out,
+            other => return Err(format!("'{other}' is neither in, aside nor out")),
+        };
+        let (elo, error, duels) = (signed_of(elo)?, number_of(error)?, number_of(duels)?);
+        self.ratings.push(Rating { strategy, elo, error, duels, standing });
+        at_most(self.ratings.len(), ROWS_MAX, "ratings")
+    }
+
+    fn change(&mut self, fields: &[&str]) -> Result<(), String> {
+        let [ms, from, to, reason, first, second] = exactly(fields)?;
+        // The first change comes from before the program.
+        let from = if from == "start" { Stage::Off } else { stage_of(from)? };
+        self.history.push(Change {
+            ms: number_of(ms)?,
+            from,
+            to: stage_of(to)?,
+            reason: name_of(reason)?,
+            numbers: [signed_of(first)?, signed_of(second)?],
+        });
+        at_most(self.history.len(), ROWS_MAX, "changes of stage")
+    }
+
+    fn site(&mut self, fields: &[&str]) -> Result<(), String> {
+        let [module, offset, height, class, kind, a, b, c] = exactly(fields)?;
+        if module.len() != 16 {
+            return Err("a site's module is 16 hexadecimal digits".to_owned());
+        }
+        let kind = match kind {
+            "pool" => Kind::Pool,
+            "keep" => Kind::Keep,
+            other => return Err(format!("'{other}' is no kind of knowledge")),
+        };
+        let numbers = [number_of(a)?, number_of(b)?, number_of(c)?];
+        if kind == Kind::Pool && (numbers[0] > 1 || numbers[1] > 1000) {
+            return Err("a number is out of its range".to_owned());
+        }
+        let class = number_of(class)?;
+        if class > CLASS_MAX {
+            return Err(format!("there is no class {class}"));
+        }
+        let (module, offset) = (hex_of(module)?, hex_of(offset)?);
+        self.sites.push(Site { module, offset, height: number_of(height)?, class, kind, numbers });
+        at_most(self.sites.len(), SITES_MAX, "sites")
+    }
+
+    fn finish(self) -> Result<Policy, String> {
+        if !self.has_ended {
+            return Err("it has no end: the file was cut".to_owned());
+        }
+        let missing = |keyword: &str| format!("it has no line '{keyword}'");
+        let (build_id, program) = self.program.ok_or_else(|| missing("program"))?;
+        let mut keys: Vec<_> = self.sites.iter().map(key).collect();
+        keys.sort_unstable();
+        if keys.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err("a site is there twice".to_owned());
+        }
+        Ok(Policy {
+            build_id,
+            program,
+            library: self.library.ok_or_else(|| missing("library"))?,
+            runs: self.runs.ok_or_else(|| missing("runs"))?,
+            stage: self.stage.ok_or_else(|| missing("stage"))?,
+            strategy: self.strategy.ok_or_else(|| missing("strategy"))?,
+            gain: self.gain,
+            noise: self.noise,
+            knobs: self.knobs,
+            ratings: self.ratings,
+            history: self.history,
+            sites: self.sites,
+        })
+    }
+}
+
+/// What makes two sites one.
+pub fn key(site: &Site) -> (u64, u64, u64, u64, Kind) {
+    (site.module, site.offset, site.height, site.class, site.kind)
+}
+
+// --- fields ----------------------------------------------------------------------------------------------
+
+fn exactly<'a, const N: usize>(fields: &[&'a str]) -> Result<[&'a str; N], String> {
+    fields.try_into().map_err(|_| format!("{} fields stand where {N} belong", fields.len()))
+}
+
+fn once<T>(place: &mut Option<T>, keyword: &str, value: T) -> Result<(), String> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(format!("'{keyword}' is there twice")),
+    }
+}
+
+fn at_most(count: usize, max: usize, what: &str) -> Result<(), String> {
+    if count > max { Err(format!("more than {max} {what}")) } else { Ok(()) }
+}
+
+fn number_of(field: &str) -> Result<u64, String> {
+    let is_plain = !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_digit());
+    let number = is_plain.then(|| field.parse().ok()).flatten();
+    number.ok_or_else(|| format!("'{field}' is no whole number, or out of its range"))
+}
+
+fn signed_of(field: &str) -> Result<i64, String> {
+    let (digits, sign) = field.strip_prefix('-').map_or((field, 1), |digits| (digits, -1));
+    i64::try_from(number_of(digits)?)
+        .map(|number| sign * number)
+        .map_err(|_| format!("'{field}' is out of its range"))
+}
+
+fn is_hex(field: &str) -> bool {
+    !field.is_empty() && field.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn hex_of(field: &str) -> Result<u64, String> {
+    let number = is_hex(field).then(|| u64::from_str_radix(field, 16).ok()).flatten();
+    number.ok_or_else(|| format!("'{field}' is no hexadecimal number, or out of its range"))
+}
+
+/// A name is shown to people: nothing in it that a terminal would obey.
+fn name_of(field: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte);
+    match field.len() {
+        1..=NAME_BYTES_MAX if field.bytes().all(is_plain) => Ok(field.to_owned()),
+        _ => Err("a name is 1 to 64 letters, digits and ._+-".to_owned()),
+    }
+}
+
+fn stage_of(field: &str) -> Result<Stage, String> {
+    Stage::of(field).ok_or_else(|| format!("'{field}' is no stage"))
+}
+
+// --- writing ---------------------------------------------------------------------------------------------
+
+pub fn write(policy: &Policy) -> String {
+    let mut text = format!("hakmem-policy {VERSION}\nprogram {} {}\n", policy.build_id, policy.program);
+    let _ = write!(text, "library {}\nruns {}\n", policy.library, policy.runs);
+    let _ = write!(text, "stage {}\nstrategy {}\n", policy.stage.name(), policy.strategy);
+    if let Some(Gain { millionths, error, duels }) = policy.gain {
+        let _ = writeln!(text, "gain {millionths} {error} {duels}");
+    }
+    if let Some((deviation, duels)) = policy.noise {
+        let _ = writeln!(text, "noise {deviation} {duels}");
+    }
+    for (name, value) in &policy.knobs {
+        let _ = writeln!(text, "knob {name} {value}");
+    }
+    for Rating { strategy, elo, error, duels, standing } in &policy.ratings {
+        let standing = match standing {
+            Standing::In => "in",
+            Standing::Aside => "aside",
+            Standing::Out => "out",
+        };
+        let _ = writeln!(text, "rating {strategy} {elo} {error} {duels} {standing}");
+    }
+    for Change { ms, from, to, reason, numbers: [a, b] } in &policy.history {
+        let from = if *from == Stage::Off { "start" } else { from.name() };
+        let _ = writeln!(text, "history {ms} {from} {} {reason} {a} {b}", to.name());
+    }
+    for Site { module, offset, height, class, kind, numbers: [a, b, c] } in &policy.sites {
+        let kind = match kind {
+            Kind::Pool => "pool",
+            Kind::Keep => "keep",
+        };
+        let _ = writeln!(text, "site {module:016x} {offset:x} {height} {class} {kind} {a} {b} {c}");
+    }
+    let end = sum(text.as_bytes())();
+    let _ = writeln!(text, "end {end:016x}");
+    text
+}
+
+/// The option that a knob is.
+pub fn knob_row(name: &str) -> Option<&'static options::OptionRow> {
+    OPTIONS.iter().find(|row| row.name == name)
+}

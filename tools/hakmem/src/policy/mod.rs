@@ -1,0 +1,131 @@
+//! policy/ - what a program has taught the allocator: the file of docs/policy.md, as the tool sees it.
+//!
+//! file    read as strictly as the library reads it, written as it writes it
+//! merge   several files of one program, one file
+//! learnt  what was learnt, from a file, a report or a living process; words: the same, for people
+//!
+//! Rule: a file is believed whole or not at all, and whatever it holds, the answer is one line.
+
+pub mod file;
+pub mod learnt;
+pub mod live;
+pub mod merge;
+#[cfg(test)]
+mod tests;
+pub mod words;
+
+use crate::system::error_text;
+use crate::text::{self, Failure};
+use std::fs;
+use std::path::Path;
+
+pub const VERSION: u64 = 1;
+pub const LINE_BYTES_MAX: usize = 256;
+pub const FILE_BYTES_MAX: u64 = 512 << 10;
+pub const ROWS_MAX: usize = 64;
+pub const SITES_MAX: usize = 4096;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    Off,
+    Learn,
+    Canary,
+    Frozen,
+}
+
+impl Stage {
+    pub const ALL: [Stage; 4] = [Stage::Off, Stage::Learn, Stage::Canary, Stage::Frozen];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Off => "off",
+            Stage::Learn => "learn",
+            Stage::Canary => "canary",
+            Stage::Frozen => "frozen",
+        }
+    }
+
+    pub fn of(name: &str) -> Option<Stage> {
+        Stage::ALL.into_iter().find(|stage| stage.name() == name)
+    }
+}
+
+/// A number of millionths, its standard error, and the duels behind it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gain {
+    pub millionths: i64,
+    pub error: u64,
+    pub duels: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    In,
+    Aside,
+    Out,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rating {
+    pub strategy: String,
+    pub elo: i64,
+    pub error: u64,
+    pub duels: u64,
+    pub standing: Standing,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    pub ms: u64,
+    pub from: Stage,
+    pub to: Stage,
+    pub reason: String,
+    pub numbers: [i64; 2],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Pool,
+    Keep,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Site {
+    pub module: u64,
+    pub offset: u64,
+    pub height: u64,
+    pub class: u64,
+    pub kind: Kind,
+    pub numbers: [u64; 3],
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    pub build_id: String,
+    pub program: String,
+    pub library: String,
+    pub runs: u64,
+    pub stage: Stage,
+    pub strategy: String,
+    pub gain: Option<Gain>,
+    /// The standard deviation of a duel in millionths, duels behind it.
+    pub noise: Option<(u64, u64)>,
+    pub knobs: Vec<(String, u64)>,
+    pub ratings: Vec<Rating>,
+    pub history: Vec<Change>,
+    pub sites: Vec<Site>,
+}
+
+/// A file, or one line that says what is wrong with it and where.
+pub fn read(path: &Path) -> Result<Policy, Failure> {
+    let refused = |reason: String| Failure { status: 1, line: format!("{}: {reason}", text::quote(path)) };
+    let metadata = fs::metadata(path).map_err(|error| refused(error_text(&error)))?;
+    if !metadata.is_file() {
+        return Err(refused("not a regular file".to_owned())); // a pipe would never end
+    }
+    if metadata.len() > FILE_BYTES_MAX {
+        return Err(refused(format!("larger than {FILE_BYTES_MAX} bytes: no policy file is")));
+    }
+    let bytes = fs::read(path).map_err(|error| refused(error_text(&error)))?;
+    file::parse(&bytes).map_err(refused)
+}

@@ -1,0 +1,215 @@
+//! words.rs - what was learnt, in plain words: the state, what is changed, what it gained, the duels, the history.
+
+use super::file::knob_row;
+use super::learnt::{Learnt, Rival, Sites, Window};
+use super::{Change, Gain, Stage};
+use crate::options::{REASONS, STRATEGIES};
+use crate::text::{bytes, count, counted};
+use std::fmt::Write;
+
+const BASELINE: &str = "baseline";
+
+pub fn explain(learnt: &Learnt) -> String {
+    let mut out = format!("{}\n", head(learnt));
+    section(&mut out, "What was learnt", &learnt_lines(learnt));
+    section(&mut out, "What it changes", &knob_lines(learnt));
+    section(&mut out, "What is known by call site", &site_lines(&learnt.sites));
+    section(&mut out, "The duels behind it", &duel_lines(learnt));
+    section(&mut out, "What happened", &history_lines(&learnt.history));
+    section(&mut out, "What the last window cost", &window_lines(learnt.window));
+    out
+}
+
+fn section(out: &mut String, title: &str, lines: &[String]) {
+    if !lines.is_empty() {
+        let _ = write!(out, "\n{title}\n");
+        lines.iter().for_each(|line| *out += &format!("  {line}\n"));
+    }
+}
+
+fn head(learnt: &Learnt) -> String {
+    let mut parts = vec![learnt.whose.clone()];
+    parts.extend(learnt.runs.map(|runs| counted(runs, "run", "runs")));
+    parts.extend(learnt.library.as_ref().map(|version| format!("HAKMEM {version}")));
+    parts.join(", ")
+}
+
+/// "keep freed memory for the next burst".
+fn strategy_words(name: &str) -> Option<&'static str> {
+    STRATEGIES.iter().find(|(known, ..)| *known == name).map(|(_, words, _)| *words)
+}
+
+fn named(strategy: &str) -> String {
+    strategy_words(strategy).map_or(strategy.to_owned(), |words| format!("{strategy} ({words})"))
+}
+
+fn learnt_lines(learnt: &Learnt) -> Vec<String> {
+    let has_won = !learnt.strategy.is_empty() && learnt.strategy != BASELINE;
+    let stage = match (learnt.stage, has_won) {
+        (None | Some(Stage::Off), _) => "Nothing is learnt: learning is off.".to_owned(),
+        (Some(Stage::Learn), false) => {
+            "LEARN: strategies duel; none has won yet, the defaults hold.".to_owned()
+        }
+        (Some(Stage::Learn), true) => {
+            format!("LEARN: strategies duel again; {} won before.", named(&learnt.strategy))
+        }
+        (Some(Stage::Canary), _) => {
+            format!("CANARY: {} is on trial against the defaults.", named(&learnt.strategy))
+        }
+        (Some(Stage::Frozen), true) => {
+            format!("FROZEN: {} is in force, nothing more is learnt.", named(&learnt.strategy))
+        }
+        (Some(Stage::Frozen), false) => {
+            "FROZEN: the defaults are in force, nothing more is learnt.".to_owned()
+        }
+    };
+    let mut lines = vec![stage];
+    lines.extend(
+        learnt.fixed.as_ref().map(|fixed| format!("The stage is fixed by HAKMEM_EVO_POLICY={fixed}.")),
+    );
+    match learnt.gain {
+        Some(gain) if has_won => lines.push(gain_sentence(&gain)),
+        _ if learnt.stage == Some(Stage::Frozen) && !has_won => {
+            lines.push("No strategy was proved to be cheaper than they are.".to_owned());
+        }
+        _ => {}
+    }
+    lines
+}
+
+fn gain_sentence(gain: &Gain) -> String {
+    let sure = if gain.error > 0 && gain.millionths.unsigned_abs() < gain.error.saturating_mul(2) {
+        " That may be chance."
+    } else {
+        ""
+    };
+    let than = if gain.millionths >= 0 { "less" } else { "more" };
+    format!(
+        "Its windows cost {} {than} than the defaults' (standard error {}, {}).{sure}",
+        percent(gain.millionths.unsigned_abs()),
+        percent(gain.error),
+        counted(gain.duels, "duel", "duels")
+    )
+}
+
+/// Of millionths: "6.1%".
+fn percent(millionths: u64) -> String {
+    format!("{:.1}%", millionths as f64 / 1e4)
+}
+
+fn knob_lines(learnt: &Learnt) -> Vec<String> {
+    let line = |(name, value): &(String, u64)| {
+        let row = knob_row(name);
+        let default = row.map_or("its default".to_owned(), crate::options::OptionRow::default_text);
+        let is_default = default == value.to_string();
+        (!is_default).then(|| {
+            let words = row.map_or(String::new(), |row| format!(": {}", row.text));
+            format!("{name} is {} instead of {default}{words}", count(*value))
+        })
+    };
+    let lines: Vec<String> = learnt.knobs.iter().filter_map(line).collect();
+    match lines.is_empty() && learnt.stage.is_some_and(|stage| stage != Stage::Off) {
+        true => vec!["Nothing: every option has its default.".to_owned()],
+        false => lines,
+    }
+}
+
+fn site_lines(sites: &Sites) -> Vec<String> {
+    let mut lines = Vec::new();
+    if sites.long.max(sites.short) > 0 {
+        lines.push(format!(
+            "{} for long-lived small blocks and {} for short-lived ones: each kind has slabs of its own.",
+            counted(sites.long, "call site asks", "call sites ask"),
+            count(sites.short)
+        ));
+    }
+    if sites.keep > 0 {
+        lines.push(format!(
+            "{} large blocks back at once: {} are kept for them at most.",
+            counted(sites.keep, "call site gets its", "call sites get their"),
+            bytes(sites.keep_bytes)
+        ));
+    }
+    lines
+}
+
+fn duel_lines(learnt: &Learnt) -> Vec<String> {
+    let mut rivals: Vec<&Rival> = learnt.rivals.iter().filter(|rival| rival.duels > 0).collect();
+    rivals.sort_by_key(|rival| std::cmp::Reverse(rival.elo));
+    let mut lines = Vec::new();
+    if let Some(tally) = learnt.tally.filter(|tally| tally.windows > 0) {
+        let void = match tally.void_duels {
+            0 => String::new(),
+            void => format!(", {} thrown away", count(void)),
+        };
+        let windows = counted(tally.windows, "window", "windows");
+        lines.push(format!("{windows}, {}{void}.", counted(tally.duels, "duel", "duels")));
+    }
+    if let Some(noise) = learnt.noise {
+        lines.push(format!("A duel of two equal ones differs by {} (standard deviation).", percent(noise)));
+    }
+    if rivals.is_empty() {
+        return lines;
+    }
+    let width = rivals.iter().map(|rival| rival.strategy.len()).max().unwrap_or(0).max("strategy".len());
+    lines.push(format!(
+        "{:<width$}  {:>6} {:>4}  {:>7} {:>6}  {:>5}  ",
+        "strategy", "rating", "+-", "cheaper", "+-", "duels"
+    ));
+    for rival in rivals {
+        let (gain, error) = rival.gain.map_or((String::new(), String::new()), |(gain, error)| {
+            (format!("{:+.1}%", gain as f64 / 1e4), percent(error))
+        });
+        let words = match rival.standing.as_str() {
+            _ if rival.strategy == BASELINE => "the defaults, which all are measured against",
+            "in" => "may still win",
+            "aside" => "not pursued",
+            "spent" => "has had its duels",
+            "out" => "proved worse",
+            "barred" => "cannot win: a control",
+            _ => "",
+        };
+        lines.push(format!(
+            "{:<width$}  {:>+6} {:>4}  {gain:>7} {error:>6}  {:>5}  {words}",
+            rival.strategy, rival.elo, rival.elo_error, rival.duels
+        ));
+    }
+    lines
+}
+
+fn history_lines(history: &[Change]) -> Vec<String> {
+    let stage = |stage: Stage| if stage == Stage::Off { "start" } else { stage.name() };
+    let line = |change: &Change| {
+        let time = format!("{:.1} s", change.ms as f64 / 1000.0);
+        let known = REASONS.iter().find(|(name, ..)| *name == change.reason);
+        let words = known.map_or(change.reason.replace(['_', '-'], " "), |(_, _, words)| (*words).to_owned());
+        let numbers = known.map_or("", |(_, numbers, _)| *numbers);
+        let [a, b] = change.numbers;
+        let numbers = match numbers {
+            "" if a == 0 && b == 0 => String::new(),
+            "" => format!(" ({a}, {b})"),
+            what => format!(" ({what}: {a}, {b})"),
+        };
+        format!("{time:>9}  {} -> {}: {words}{numbers}", stage(change.from), stage(change.to))
+    };
+    history.iter().map(line).collect()
+}
+
+fn window_lines(window: Option<Window>) -> Vec<String> {
+    let Some(window) = window else { return Vec::new() };
+    let parts = [window.work_ns, window.fault_ns, window.memory_ns];
+    let all = parts.iter().map(|ns| *ns as f64).sum::<f64>().max(1.0);
+    let share = |ns: u64| format!("{:.0}%", ns as f64 * 100.0 / all);
+    vec![format!(
+        "{:.2} ms in {} of the program: {} the allocator's own work, {} page faults, {} memory that is held.",
+        all / 1e6,
+        if window.ms >= 1000 {
+            format!("{:.1} s", window.ms as f64 / 1e3)
+        } else {
+            format!("{} ms", window.ms)
+        },
+        share(window.work_ns),
+        share(window.fault_ns),
+        share(window.memory_ns)
+    )]
+}
