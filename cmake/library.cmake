@@ -45,6 +45,23 @@ else()
     hakmem_objects(hakmem_objects ${hakmem_sanitize_flags})
 endif()
 
+# --- the unwinder ------------------------------------------------------------------------------
+# libgcc's own (25 KiB), under names of ours: recording (src/watch/unwind.c) then loads nothing into a running process, and
+# front/handler_call.c goes on meeting the one that the program's C++ runtime uses.
+set(unwinder ${PROJECT_BINARY_DIR}/unwinder.o)
+set(unwinder_names)
+foreach(name Backtrace GetIP GetCFA)
+    list(APPEND unwinder_names --redefine-sym _Unwind_${name}=hak_unwind_${name})
+    list(APPEND unwinder_names --keep-global-symbol hak_unwind_${name})
+endforeach()
+add_custom_command(OUTPUT ${unwinder}
+    COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${unwinder} -Wl,-u,_Unwind_Backtrace -Wl,-u,_Unwind_GetIP
+        -Wl,-u,_Unwind_GetCFA -lgcc_eh
+    COMMAND ${CMAKE_OBJCOPY} ${unwinder_names} ${unwinder}
+    VERBATIM COMMENT "Taking libgcc's unwinder")
+add_custom_target(hakmem_unwinder DEPENDS ${unwinder})
+set_source_files_properties(${unwinder} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+
 # --- libhakmem.so -------------------------------------------------------------------------------
 # -Bsymbolic-functions: our own calls bind here; -z nodelete: threads keep our exit hooks, so a dlclose must
 # not take the code away; --hash-style=gnu: one symbol table less to load. Programs look symbols up in
@@ -53,7 +70,8 @@ endif()
 if(HAKMEM_SHARED AND NOT HAKMEM_SANITIZE)
     set(map ${PROJECT_SOURCE_DIR}/packaging/hakmem.map)
     set(order ${PROJECT_SOURCE_DIR}/packaging/hakmem.lds)
-    add_library(hakmem SHARED $<TARGET_OBJECTS:hakmem_objects>)
+    add_library(hakmem SHARED $<TARGET_OBJECTS:hakmem_objects> ${unwinder})
+    add_dependencies(hakmem hakmem_unwinder)
     target_include_directories(hakmem INTERFACE
         $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
     set_target_properties(hakmem PROPERTIES
@@ -78,12 +96,14 @@ if(HAKMEM_SANITIZE)
     set(after_combine COMMAND ${CMAKE_OBJCOPY} --redefine-syms=${renamed} ${combined})
 else()
     set(renamed)
-    set(after_combine COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${combined})
+    # Code in a section of its own name: the linker gives its bounds (src/watch/stack.c).
+    set(after_combine COMMAND ${CMAKE_OBJCOPY} --localize-hidden --rename-section .text=hakmem_text
+        --rename-section .text.unlikely=hakmem_text ${combined})
 endif()
 add_custom_command(OUTPUT ${combined}
-    COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${combined} $<TARGET_OBJECTS:hakmem_objects>
+    COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${combined} $<TARGET_OBJECTS:hakmem_objects> ${unwinder}
     ${after_combine}
-    DEPENDS hakmem_objects $<TARGET_OBJECTS:hakmem_objects> ${renamed}
+    DEPENDS hakmem_objects $<TARGET_OBJECTS:hakmem_objects> ${unwinder} ${renamed}
     COMMAND_EXPAND_LISTS VERBATIM COMMENT "Combining hakmem.o")
 set_source_files_properties(${combined} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
 add_custom_target(hakmem_combined DEPENDS ${combined})
@@ -101,12 +121,13 @@ list(APPEND HAKMEM_PRODUCTS hakmem_static)
 # An ordinary archive: a test of one room takes that room and what it stands on, not the front.
 if(HAKMEM_TESTS)
     if(HAKMEM_DEBUG)
-        add_library(hakmem_checked STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:hakmem_objects>)
+        add_library(hakmem_checked STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:hakmem_objects> ${unwinder})
     else()
         hakmem_objects(hakmem_checked_objects ${hakmem_debug_flags} ${hakmem_sanitize_flags})
         set_target_properties(hakmem_checked_objects PROPERTIES EXCLUDE_FROM_ALL ON)
-        add_library(hakmem_checked STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:hakmem_checked_objects>)
+        add_library(hakmem_checked STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:hakmem_checked_objects> ${unwinder})
     endif()
+    add_dependencies(hakmem_checked hakmem_unwinder)
     target_include_directories(hakmem_checked INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
     target_compile_definitions(hakmem_checked INTERFACE HAK_DEBUG _GNU_SOURCE)
     set_target_properties(hakmem_checked PROPERTIES LINKER_LANGUAGE C)

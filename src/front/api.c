@@ -13,7 +13,11 @@ HAK_EXPORT const char *hak_version(void) { return HAKMEM_VERSION; }
 
 HAK_EXPORT void *hak_alloc_at(size_t bytes, hak_site_t site) {
     void *block = hak_malloc_inline(bytes, hak_malloc_slow);
-    if (block && site) hak_site_note_alloc(site, hak_find("hak_alloc_at", block).bytes);
+    if (!block || !site) return block;
+    struct hak_found found = hak_find("hak_alloc_at", block);
+    hak_site_note_alloc(site, found.bytes);
+    void (*on_site)(void *, uintptr_t) = HAK_HOOK(watched_site);
+    if (HAK_UNLIKELY(on_site != NULL)) on_site(block, site);
     return block;
 }
 
@@ -33,8 +37,12 @@ HAK_EXPORT size_t hak_expand(void *block, size_t bytes) {
     if (!block) return 0;
     struct hak_found found = hak_find("hak_expand", block);
     if (bytes <= found.bytes) return found.bytes;
-    if (!found.large || bytes > PTRDIFF_MAX || !hak_large_resize(found.record, bytes)) return 0;
-    return hak_large_usable(found.record);
+    if (!found.large || bytes > PTRDIFF_MAX) return 0;
+    uint32_t (*lift)(void *) = HAK_HOOK(large_lift);
+    uint32_t lifted = HAK_UNLIKELY(lift != NULL) ? lift(block) : 0;
+    bool grown = hak_large_resize(found.record, bytes);
+    if (HAK_UNLIKELY(lift != NULL)) HAK_HOOK(large_lay)(hak_self, lifted, block, found.bytes, grown ? bytes : found.bytes);
+    return grown ? hak_large_usable(found.record) : 0;
 }
 
 HAK_EXPORT size_t hak_usable_size(const void *block) { return block ? hak_find("hak_usable_size", block).bytes : 0; }

@@ -4,6 +4,7 @@
 
 #include "front/fast.h"
 #include "heap/heap.h"
+#include "heap/hooks.h"
 #include "memory/large.h"
 
 /* --- start.c --- */
@@ -37,6 +38,17 @@ HAK_INLINE bool hak_front_kept(const struct hak_granule *record, const void *blo
 __attribute__((noreturn, cold)) void hak_misuse(const char *function, const void *block);
 __attribute__((noreturn, cold)) void hak_misuse_size(const char *function, const void *block, size_t bytes, size_t stated);
 __attribute__((noreturn, cold)) void hak_misuse_align(const char *function, const void *block, size_t align);
+
+/* --- blocks of who hangs on heap/hooks.h: asked last, where it would be misuse --- */
+
+HAK_INLINE bool hak_front_watched_free(void *block) {
+    bool (*on_free)(struct hak_heap *, void *) = HAK_HOOK(watched_free);
+    return on_free && on_free(hak_self, block);
+}
+HAK_INLINE size_t hak_front_watched_bytes(const void *block) {
+    size_t (*bytes)(const void *) = HAK_HOOK(watched_bytes);
+    return bytes ? bytes(block) : 0;
+}
 
 /* --- a live block, as free() would find it --- */
 

@@ -23,17 +23,36 @@ HAK_STATIC(offsetof(struct hak_fast_row, countdown) == offsetof(struct hak_row, 
 
 /* --- malloc --- */
 
-static void *out_of_memory(void) {
+static HAK_COLD void *out_of_memory(void) {
+    void (*on_shortage)(void) = HAK_HOOK(shortage);
+    if (on_shortage) on_shortage();
     errno = ENOMEM;
     return NULL;
+}
+
+/* The chores wait; is anybody told of large blocks? */
+static HAK_NOINLINE void *large_due(struct hak_heap *heap, size_t bytes, size_t align, hak_big_name site, bool *zeroed) {
+    void (*on_taken)(struct hak_heap *, void *, size_t) = HAK_HOOK(large_taken);
+    if (HAK_LIKELY(on_taken == NULL)) {
+        hak_visit_chores_due(heap);
+        return NULL;
+    }
+    void *block = hak_large_take(bytes, align, site, zeroed);
+    if (!block) return NULL;
+    HAK_COUNT(&heap->counters, large_alloc, 1);
+    on_taken(heap, block, bytes);
+    return block;
 }
 
 void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
     struct hak_heap *heap = bytes <= PTRDIFF_MAX ? hak_front_heap() : NULL;
     if (!heap) return out_of_memory();
-    if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) hak_visit_chores_due(heap);
-    HAK_COUNT(&heap->counters, large_alloc, 1);
     hak_big_name site = hak_big_site(address, (uint32_t)((heap->stack_top - stack) >> 3), bytes);
+    if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) {
+        void *watched = large_due(heap, bytes, align, site, zeroed);
+        if (HAK_UNLIKELY(watched != NULL)) return watched;
+    }
+    HAK_COUNT(&heap->counters, large_alloc, 1);
     void *block = hak_large_take(bytes, align, site, zeroed);
     if (HAK_LIKELY(block != NULL)) return block;
     hak_heap_collect(heap);
@@ -49,7 +68,7 @@ void *hak_front_short(struct hak_heap *heap, unsigned class_index) {
     if (!heap->is_short) {
         heap->is_short = 1;
         hak_heap_collect(heap);
-        block = heap->bin[class_index].word ? NULL : hak_visit(heap, class_index);
+        block = heap->bin[class_index].word ? NULL : hak_visit(hak_classes[class_index].block_bytes, heap, class_index);
         heap->is_short = 0;
         return block ? block : out_of_memory();
     }
@@ -87,25 +106,32 @@ HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
         }
     }
     if (HAK_UNLIKELY(hak_heap_is_none(heap))) return malloc_first(bytes);
-    return hak_visit(heap, class_index);
+    return hak_visit(bytes, heap, class_index);
 }
 
 HAK_EXPORT void *malloc(size_t bytes) { return hak_malloc_inline(bytes, hak_malloc_slow); }
 
 /* --- free --- */
 
+/* Before the block goes: who is told of it must not find it in another's hands. */
+static HAK_NOINLINE void free_large_due(struct hak_heap *heap, void *block) {
+    void (*on_freed)(struct hak_heap *, void *) = HAK_HOOK(large_freed);
+    if (HAK_UNLIKELY(on_freed != NULL)) on_freed(heap, block);
+    else if (!hak_heap_is_none(heap)) hak_visit_chores_due(heap);
+}
+
 static HAK_NOINLINE void free_large(struct hak_granule *record, void *block) {
     struct hak_heap *heap = hak_self;
     if (HAK_UNLIKELY(record->start != block)) hak_misuse("free", block);
     if (HAK_LIKELY(!hak_heap_is_none(heap))) HAK_COUNT(&heap->counters, free_large, 1);
+    if (hak_heap_is_none(heap) || HAK_UNLIKELY(hak_heap_chores_wait(heap))) free_large_due(heap, block);
     if (HAK_UNLIKELY(!hak_large_give(record))) hak_misuse("free", block);
-    if (HAK_LIKELY(!hak_heap_is_none(heap)) && HAK_UNLIKELY(hak_heap_chores_wait(heap))) hak_visit_chores_due(heap);
 }
 
 static HAK_NOINLINE void free_further(void *block) {
     if (!block) return;
     if (HAK_UNLIKELY(!hak_region_holds(block))) {
-        if (!hak_outside_give(block)) hak_misuse("free", block);
+        if (!hak_outside_give(block) && !hak_front_watched_free(block)) hak_misuse("free", block);
         return;
     }
     struct hak_granule *record = hak_granule_at(hak_granule_of(block));
@@ -116,7 +142,10 @@ static HAK_NOINLINE void free_further(void *block) {
     }
     if (HAK_UNLIKELY(owner == NULL || owner == self)) hak_misuse("free", block);
     unsigned __int128 product = (unsigned __int128)(uint64_t)((char *)block - record->start) * record->reciprocal;
-    if (HAK_UNLIKELY((uint64_t)product >= record->reciprocal)) hak_misuse("free", block);
+    if (HAK_UNLIKELY((uint64_t)product >= record->reciprocal)) {
+        if (owner != HAK_WATCHED || !hak_front_watched_free(block)) hak_misuse("free", block);
+        return;
+    }
     if (!hak_heap_is_none(self)) hak_fork_check(self);
     hak_stranger_free(self, record, (unsigned)(product >> 64)); /* a block past the last is free for ever */
 }

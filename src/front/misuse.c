@@ -34,9 +34,17 @@ static bool large_before(size_t granule, struct place *place) {
     return false;
 }
 
+/* Of who hangs on heap/hooks.h. */
+static bool watched_place(const void *address, struct place *place) {
+    bool (*known)(const void *, const char **, size_t *, bool *) = HAK_HOOK(watched_place);
+    if (!known || !known(address, &place->start, &place->bytes, &place->is_free)) return false;
+    place->kind = address != place->start ? SLAB_INSIDE : place->is_free ? SLAB_FREE : SLAB_LIVE;
+    return true;
+}
+
 /* A record without an owner keeps what it said last: was a block here once? */
 static void block_before(struct hak_granule *record, const void *address, struct place *place) {
-    if (!record->words) return;
+    if (!record->words || watched_place(address, place)) return;
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
         if (hak_classes[c].reciprocal != record->reciprocal) continue;
         size_t offset = (size_t)((const char *)address - record->start);
@@ -59,6 +67,7 @@ static struct place place_of(const void *address) {
         place.bytes = hak_outside_bytes(address);
         place.start = address;
         if (place.bytes) place.kind = OUTSIDE_LIVE;
+        else watched_place(address, &place);
         return place;
     }
     size_t granule = hak_granule_of(address);
@@ -70,6 +79,8 @@ static struct place place_of(const void *address) {
     if (!owner) {
         if (large_before(granule, &place)) place.kind = LARGE_INSIDE;
         else block_before(record, address, &place);
+    } else if (owner == HAK_WATCHED) {
+        watched_place(address, &place);
     } else if (owner == HAK_LARGE) {
         place.start = record->start;
         place.bytes = hak_large_usable(record);
@@ -160,8 +171,10 @@ struct hak_found hak_find(const char *function, const void *block) {
                 return found;
             }
         }
+        if (owner == HAK_WATCHED && (found.bytes = hak_front_watched_bytes(block)) != 0) return found;
     } else {
         found.bytes = hak_outside_bytes(block);
+        if (!found.bytes) found.bytes = hak_front_watched_bytes(block);
         if (found.bytes) return found;
     }
     hak_misuse(function, block);
@@ -185,8 +198,13 @@ bool hak_describe_address(uintptr_t address, struct hak_text *text) {
     case SLAB_FREE:
     case SLAB_LIVE:
     case SLAB_INSIDE: {
-        if (!place.record) {
+        if (!place.record && place.kind == SLAB_FREE && !place.is_free) {
             hak_text_format(text, "a freed block of %zu bytes, whose slab has ended", place.bytes);
+            break;
+        }
+        if (!place.record || hak_load_relaxed(&place.record->owner) == HAK_WATCHED) {
+            hak_text_format(text, "byte %zu of a %s block of %zu bytes at %p, a sampled one", offset,
+                            place.is_free ? "freed" : "live", place.bytes, (const void *)place.start);
             break;
         }
         unsigned block = (unsigned)((size_t)(place.start - place.record->start) / place.bytes);

@@ -21,22 +21,27 @@ static void *copy_to_new(void *block, size_t old_bytes, size_t bytes) {
     return fresh;
 }
 
-static void *resize_large(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
+static void *resize_in_place_or_move(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
     struct hak_heap *heap = hak_self;
     bool counted = !hak_heap_is_none(heap);
+    if (hak_large_resize(record, bytes)) {
+        if (counted && bytes > old_bytes) HAK_COUNT(&heap->counters, large_grown, 1);
+        return block;
+    }
+    void *moved = old_bytes >= MOVE_BYTES_MIN ? hak_large_move(record, bytes) : NULL;
+    if (counted && moved) HAK_COUNT(&heap->counters, large_moved, 1);
+    if (counted && !moved) HAK_COUNT(&heap->counters, large_copied, 1);
+    return moved;
+}
+
+static void *resize_large(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
     if (bytes > HAK_SLAB_BLOCK_BYTES_MAX) {
-        if (hak_large_resize(record, bytes)) {
-            if (counted && bytes > old_bytes) HAK_COUNT(&heap->counters, large_grown, 1);
-            return block;
-        }
-        if (old_bytes >= MOVE_BYTES_MIN) {
-            void *moved = hak_large_move(record, bytes);
-            if (moved) {
-                if (counted) HAK_COUNT(&heap->counters, large_moved, 1);
-                return moved;
-            }
-        }
-        if (counted) HAK_COUNT(&heap->counters, large_copied, 1);
+        uint32_t (*lift)(void *) = HAK_HOOK(large_lift);
+        uint32_t lifted = HAK_UNLIKELY(lift != NULL) ? lift(block) : 0;
+        void *resized = resize_in_place_or_move(record, block, old_bytes, bytes);
+        if (HAK_UNLIKELY(lift != NULL))
+            HAK_HOOK(large_lay)(hak_self, lifted, resized ? resized : block, old_bytes, resized ? bytes : old_bytes);
+        if (resized) return resized;
     }
     return copy_to_new(block, old_bytes, bytes);
 }

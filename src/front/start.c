@@ -15,6 +15,7 @@
 #include "os/os.h"
 #include "rules/options.h"
 #include "watch/crash.h"
+#include "watch/watch.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -68,6 +69,7 @@ bool hak_start(void) {
         uint32_t none = 0;
         if (!hak_cas(&key_plus_1, &none, made + 1)) pthread_key_delete(made);
     }
+    hak_watch_hang();
     uint32_t nobody = 0;
     if (!hak_cas(&started, &nobody, 1)) return true;
     pthread_atfork(NULL, NULL, child_begins); /* may allocate: all is ready */
@@ -111,6 +113,7 @@ __attribute__((constructor(101))) static void program_begins(void) {
     if (HAK_OPT(crash_report)) hak_crash_at_start(hak_describe_address);
     hak_learn_start();
     hak_report_on_json = hak_learn_json;
+    if (hak_options.record[0] && hak_start()) hak_watch_at_start();
     if (HAK_OPT(background) && hak_start()) {
         background_start();
         pthread_atfork(NULL, NULL, background_start);
@@ -119,5 +122,6 @@ __attribute__((constructor(101))) static void program_begins(void) {
 
 __attribute__((destructor(101))) static void program_ends(void) {
     hak_learn_end();
+    hak_watch_at_exit();
     hak_report_at_exit();
 }

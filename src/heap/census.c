@@ -5,6 +5,8 @@
  */
 #include "heap/heap.h"
 
+#include "heap/hooks.h"
+
 #include <string.h>
 
 static void heap_add(struct hak_heap *heap, void *context) {
@@ -30,6 +32,8 @@ static void heap_add(struct hak_heap *heap, void *context) {
 void hak_census_take(struct hak_census *census) {
     memset(census, 0, sizeof *census);
     hak_heap_each(heap_add, census);
+    void (*on_census)(struct hak_census *) = HAK_HOOK(census);
+    if (on_census) on_census(census);
     size_t top = hak_load_acquire(&hak_chunk_top);
     for (size_t number = 0; number < top; number++) {
         for (uint64_t live = hak_chunk_slabs(number); live; live &= live - 1) {

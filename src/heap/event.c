@@ -78,6 +78,21 @@ static uint32_t word_put_back(struct hak_heap *heap, struct hak_row *row) {
     return count;
 }
 
+void hak_bin_trim(struct hak_heap *heap, unsigned class_index, unsigned keep) {
+    struct hak_bin *bin = &heap->bin[class_index];
+    unsigned count = hak_word_count(bin->word);
+    if (count <= keep) return;
+    struct hak_row *row = heap->shelf[class_index].current;
+    uint64_t kept = keep ? hak_word_lowest(bin->word, keep).bits : 0, surplus = bin->word & ~kept;
+    size_t block = (size_t)(bin->base - row->start) / row->block_bytes;
+    hak_atomic_u64 *word = &row->word[block / 64];
+    hak_store_release(word, hak_load_relaxed(word) | surplus); /* first, as in word_put_back(): fork.c adds the bin's */
+    __atomic_store_n(&bin->word, kept, __ATOMIC_RELEASE);
+    heap->shelf[class_index].handed -= count - keep;
+    uint32_t out = hak_row_out(row) - (count - keep);
+    hak_row_arm(row, out, row->countdown < out ? row->countdown : out);
+}
+
 void hak_bin_put_back(struct hak_heap *heap, unsigned class_index) {
     struct hak_row *row = heap->shelf[class_index].current;
     if (!row) return;

@@ -68,6 +68,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     hak_slab_name pending;               /* slabs whose events met a claim */
     uint32_t is_survivor;                /* 1: its thread forked, and vanished threads' heaps wait for it */
     uint32_t is_short;                   /* 1: all that is free is being given back, because memory is short */
+    struct hak_watch *watch;             /* watch/sampler.c's, NULL until this heap was sampled */
     uintptr_t stack_top;                 /* of its thread: hak_os_stack_top(), for watch/key.h */
     struct hak_heap *left_mail;          /* a dead heap that this one's thread posted to, and did not deliver */
     struct hak_shelf shelf[HAK_CLASS_COUNT];
@@ -119,10 +120,13 @@ extern void (*hak_heap_on_birth)(struct hak_heap *heap);
 
 /* --- visits (heap/visit.c) --- */
 
-/* A block of the class (1 to HAK_CLASS_COUNT - 1), its bin being empty; when memory is short what
+/* A block of the class (1 to HAK_CLASS_COUNT - 1), its bin being empty, for a caller who asked for `bytes`: first, for it
+ * stays in the register in which malloc has it, and only hooks look at it. When memory is short it is what
  * hak_heap_on_shortage gives, which front/malloc.c sets. */
 extern void *(*hak_heap_on_shortage)(struct hak_heap *heap, unsigned class_index);
-void *hak_visit(struct hak_heap *heap, unsigned class_index);
+void *hak_visit(size_t bytes, struct hak_heap *heap, unsigned class_index);
+/* The same without chores and hooks: for who hangs on hak_hooks.visit. */
+void *hak_visit_plain(struct hak_heap *heap, unsigned class_index);
 
 /* What every slow path may do first: mail, pending events, the batch, a child's first steps, the clock. */
 void hak_visit_chores(struct hak_heap *heap);
@@ -142,8 +146,10 @@ void hak_middle_free(struct hak_heap *heap, const struct hak_granule *record, ch
 bool hak_middle_has(struct hak_heap *heap, unsigned class_index, const void *block);
 /* Before the slab takes in what strangers gave back: a block that both they and the owner freed ends the program. */
 void hak_middle_collect(struct hak_heap *heap, struct hak_slab *slab);
-/* All that is kept goes back to the slabs. */
+/* All that is kept goes back to the slabs; of one class. */
 void hak_middle_flush(struct hak_heap *heap);
+void hak_middle_flush_class(struct hak_heap *heap, unsigned class_index);
+void hak_middle_chores(struct hak_heap *heap);
 
 /* The block of a class above 1 KiB that was freed last; NULL: none is kept. Fork: count first, then it is out. */
 HAK_INLINE void *hak_middle_take(struct hak_heap *heap, unsigned class_index) {
@@ -165,6 +171,8 @@ void hak_event_pending(struct hak_heap *heap);
 
 /* Gives a class's word back to its slab, and lets the slab go to the list it belongs to. */
 void hak_bin_put_back(struct hak_heap *heap, unsigned class_index);
+/* Its bin keeps the lowest `keep` of its blocks; the others go back into the row. */
+void hak_bin_trim(struct hak_heap *heap, unsigned class_index, unsigned keep);
 void hak_list_push(struct hak_heap *heap, struct hak_slab *slab);
 void hak_list_remove(struct hak_heap *heap, struct hak_slab *slab);
 

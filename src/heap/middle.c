@@ -14,6 +14,7 @@
  */
 #include "heap/heap.h"
 
+#include "heap/hooks.h"
 #include "memory/purge.h"
 
 bool hak_middle_has(struct hak_heap *heap, unsigned class_index, const void *block) {
@@ -58,26 +59,37 @@ static void flush_class(struct hak_heap *heap, struct hak_middle *middle) {
     }
 }
 
+void hak_middle_flush_class(struct hak_heap *heap, unsigned class_index) {
+    flush_class(heap, hak_middle_of(heap, class_index));
+}
+
 void hak_middle_flush(struct hak_heap *heap) {
     for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++) flush_class(heap, &heap->middle[i]);
 }
 
 /* Every so many bytes of frees, as if it were a visit. */
-static HAK_NOINLINE void chores(struct hak_heap *heap) {
+void hak_middle_chores(struct hak_heap *heap) {
     hak_free_flush(&heap->free_sum);
     if (hak_purge_over(0)) hak_middle_flush(heap);
     hak_visit_chores_due(heap);
 }
 
+static HAK_NOINLINE void chores(struct hak_heap *heap, unsigned class_index) {
+    void (*on_kept)(struct hak_heap *, unsigned) = HAK_HOOK(kept);
+    if (HAK_UNLIKELY(on_kept != NULL)) on_kept(heap, class_index);
+    else hak_middle_chores(heap);
+}
+
 static HAK_NOINLINE void free_to_row(struct hak_heap *heap, struct hak_row *row, unsigned index) {
     uint32_t bytes = row->block_bytes; /* before: the slab may end */
-    struct hak_middle *middle = hak_middle_of(heap, row->class_index);
+    unsigned class_index = row->class_index;
+    struct hak_middle *middle = hak_middle_of(heap, class_index);
     row_free(heap, row, index);
     if (middle->run > HAK_MIDDLE_RUN) { /* nobody takes any: what is kept would keep its slabs from ending */
         middle->run = HAK_MIDDLE_RUN;
         flush_class(heap, middle);
     }
-    if ((heap->clock_in -= (int32_t)bytes) <= 0) chores(heap);
+    if ((heap->clock_in -= (int32_t)bytes) <= 0) chores(heap, class_index);
 }
 
 void hak_middle_free(struct hak_heap *heap, const struct hak_granule *record, char *block, const char *function) {
@@ -101,5 +113,5 @@ void hak_middle_free(struct hak_heap *heap, const struct hak_granule *record, ch
     middle->block[count] = block;
     __atomic_store_n(&middle->count, (uint16_t)(count + 1), __ATOMIC_RELEASE); /* a forked child finds a block for each */
     heap->free_sum += bytes;
-    if (HAK_UNLIKELY((heap->clock_in -= (int32_t)bytes) <= 0)) chores(heap);
+    if (HAK_UNLIKELY((heap->clock_in -= (int32_t)bytes) <= 0)) chores(heap, row->class_index);
 }

@@ -14,9 +14,12 @@
  */
 #include "heap/heap.h"
 
+#include "heap/hooks.h"
 #include "rules/options.h"
 
 void *(*hak_heap_on_shortage)(struct hak_heap *heap, unsigned class_index);
+HAK_ALIGNED(HAK_LINE) struct hak_hooks hak_hooks;
+char hak_watched_mark[HAK_LINE] HAK_ALIGNED(HAK_LINE);
 
 /* The bits that were just taken go into the bin, but for the first block, which is the result. */
 HAK_INLINE void *into_bin(struct hak_heap *heap, struct hak_row *row, unsigned index, uint64_t word, uint32_t count) {
@@ -139,7 +142,7 @@ static HAK_NOINLINE void *visit_rare(struct hak_heap *heap, unsigned class_index
     if (coarse != class_index) HAK_COUNT(&heap->counters, visit_coarse, 1);
     struct hak_bin *bin = &heap->bin[coarse];
     uint64_t word = bin->word;
-    if (word == 0) return hak_visit(heap, coarse);
+    if (word == 0) return hak_visit(hak_classes[class_index].block_bytes, heap, coarse);
     bin->word = word & (word - 1);
     return bin->base + hak_word_first(word) * (size_t)hak_classes[coarse].block_bytes;
 }
@@ -204,14 +207,18 @@ HAK_INLINE void *visit(struct hak_heap *heap, unsigned class_index) {
     return into_bin(heap, row, index, word, count);
 }
 
-static HAK_NOINLINE void *visit_after_chores(struct hak_heap *heap, unsigned class_index) {
+void *hak_visit_plain(struct hak_heap *heap, unsigned class_index) { return visit(heap, class_index); }
+
+static HAK_NOINLINE void *visit_due(size_t bytes, struct hak_heap *heap, unsigned class_index) {
+    void *(*on_visit)(size_t, struct hak_heap *, unsigned) = HAK_HOOK(visit);
+    if (HAK_UNLIKELY(on_visit != NULL)) return on_visit(bytes, heap, class_index);
     hak_visit_chores_due(heap);
     return visit(heap, class_index);
 }
 
 /* Its usual way calls nothing, so that it needs no stack: all else is a tail call. */
-void *hak_visit(struct hak_heap *heap, unsigned class_index) {
+void *hak_visit(size_t bytes, struct hak_heap *heap, unsigned class_index) {
     HAK_ASSERT(class_index > 0 && class_index < HAK_CLASS_COUNT && !heap->bin[class_index].word);
-    if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) return visit_after_chores(heap, class_index);
+    if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) return visit_due(bytes, heap, class_index);
     return visit(heap, class_index);
 }

@@ -4,11 +4,14 @@
 #endif
 #include "os/descriptor.h"
 
+#include "os/os.h"
+
 #include "os/syscall.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 
 enum { DESCRIPTOR_MIN = 64 };
 
@@ -65,4 +68,26 @@ int hak_os_write_all(int fd, const void *bytes, size_t count) {
         count -= (size_t)written;
     }
     return 0;
+}
+
+int hak_os_open_read(const char *path) {
+    return (int)HAK_SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0);
+}
+
+long hak_os_read(int fd, void *bytes, size_t count) {
+    long got;
+    do got = HAK_SYS3(SYS_read, fd, bytes, count);
+    while (got == -EINTR);
+    return got;
+}
+
+bool hak_os_is_folder(const char *path) {
+    long fd = HAK_SYS4(SYS_openat, AT_FDCWD, path, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+    if (fd >= 0) HAK_SYS1(SYS_close, fd);
+    return fd >= 0;
+}
+
+bool hak_os_read_self(uintptr_t address, void *bytes, size_t count) {
+    struct iovec here = { bytes, count }, there = { (void *)address, count };
+    return HAK_SYS6(SYS_process_vm_readv, hak_os_pid(), &here, 1, &there, 1, 0) == (long)count;
 }

@@ -26,6 +26,15 @@ struct hak_os_identity hak_os_identity(int fd);
 enum { HAK_DESCRIPTOR_NONE = -0x10000 };
 int hak_os_open_standing(const char *path);
 
+/* To read it: the descriptor, or -errno. hak_os_read() gives bytes, 0 at the end, or -errno. */
+int hak_os_open_read(const char *path);
+long hak_os_read(int fd, void *bytes, size_t count);
+
+bool hak_os_is_folder(const char *path);
+
+/* Reads the process's own memory; false where it cannot be read. */
+bool hak_os_read_self(uintptr_t address, void *bytes, size_t count);
+
 /* All of the bytes, or the error that stopped it. */
 int hak_os_write_all(int fd, const void *bytes, size_t count);
 

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -86,6 +87,16 @@ void *hak_os_map(size_t bytes) {
 int hak_os_unmap(void *address, size_t bytes) {
     FAULT(HAK_OS_UNMAP, -ENOMEM);
     return (int)HAK_SYS2(SYS_munmap, address, bytes);
+}
+
+void *hak_os_map_none(size_t bytes) {
+    FAULT(HAK_OS_FRESH, NULL);
+    return map(NULL, bytes, PROT_NONE, MAP_NORESERVE);
+}
+
+int hak_os_protect(void *address, size_t bytes, bool usable) {
+    FAULT(HAK_OS_ADVISE, -ENOMEM);
+    return (int)HAK_SYS3(SYS_mprotect, address, bytes, usable ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
 int hak_os_fresh(void *address, size_t bytes) {
@@ -212,6 +223,12 @@ struct hak_os_usage hak_os_usage(void) {
                                   (uint64_t)now.ru_minflt };
 }
 
+void hak_os_thread_name(char name[16]) {
+    name[0] = 0;
+    HAK_SYS2(SYS_prctl, PR_GET_NAME, name);
+    name[15] = 0;
+}
+
 bool hak_os_secure(void) { return getauxval(AT_SECURE) != 0; }
 unsigned hak_os_pid(void) { return (unsigned)HAK_SYS1(SYS_getpid, 0); }
 unsigned hak_os_tid(void) { return (unsigned)HAK_SYS1(SYS_gettid, 0); }
@@ -227,6 +244,15 @@ uint64_t hak_os_cpu_ns(void) {
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
+
+static uint64_t clock_ns(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t hak_os_clock_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
+uint64_t hak_os_clock_realtime_ns(void) { return clock_ns(CLOCK_REALTIME); }
 
 void hak_os_write(int fd, const void *bytes, size_t count) {
     const char *at = bytes;

@@ -49,6 +49,10 @@ int hak_os_split(void *page);                            /* the huge page that t
 /* Moves pages without copying; both ranges stay mapped, `from` reads as zeros. */
 int hak_os_move(void *from, void *to, size_t bytes);
 
+/* Pages that nothing may touch; usable ones again. */
+void *hak_os_map_none(size_t bytes);
+int hak_os_protect(void *address, size_t bytes, bool usable);
+
 /* --- facts --- */
 size_t hak_os_page_bytes(void);
 size_t hak_os_address_limit(void);    /* RLIMIT_AS in bytes, SIZE_MAX if none */
@@ -61,8 +65,11 @@ struct hak_os_usage hak_os_usage(void);
 bool hak_os_secure(void);             /* AT_SECURE: the environment is not to be trusted */
 unsigned hak_os_pid(void);
 unsigned hak_os_tid(void);
+void hak_os_thread_name(char name[16]); /* of the calling thread */
 
 /* --- time --- */
+uint64_t hak_os_clock_ns(void);          /* monotonic, some 20 ns to read */
+uint64_t hak_os_clock_realtime_ns(void); /* since 1970 */
 uint64_t hak_os_clock_ms(void); /* monotonic, coarse: moves every 1 to 10 ms */
 
 uint64_t hak_os_cpu_ns(void);   /* that this thread has used */

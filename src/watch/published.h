@@ -66,7 +66,7 @@ struct hak_live_row {
     uint32_t class_index;      /* 0: large */
     uint32_t guarded;          /* 1: on pages of its own */
     uint32_t next;             /* a further sample of the same large block, of its growth: row + 1 */
-    uint32_t spare;
+    uint32_t serial;           /* samples that the thread had made by then */
     uint64_t from_bytes;       /* a sample of growth: the size before */
 };
 
@@ -127,7 +127,8 @@ enum hak_control_command {
     HAK_CONTROL_STOP,    /* keeps the tables */
     HAK_CONTROL_RATE,    /* rate_bytes */
     HAK_CONTROL_DUMP,    /* to path; a directory or a name as of HAKMEM_RECORD */
-    HAK_CONTROL_CLEAR,   /* sums and times begin anew; live samples stay */
+    HAK_CONTROL_CLEAR,   /* sums, times and timeline begin anew; live samples stay, and are not counted when they are freed: what
+                            lives is in the table of live samples. START of a recording that was off clears as well */
 };
 struct hak_control {
     uint32_t request, seen;
@@ -146,7 +147,7 @@ struct hak_published {
     uint64_t start_ns, start_realtime_ns;
     uint64_t timeline_ms;
     uint32_t timeline_sequence;  /* odd while the timeline is being thinned */
-    uint32_t spare;
+    uint32_t geometry_ready;     /* 1: geometry, classes and counters are there: some 20 ms of visits after the start */
     char library_version[16];
     struct hak_table stacks, frames, live, threads, timeline, classes, counter_names, counters;
     struct hak_geometry geometry;

@@ -17,9 +17,10 @@ import sys
 SECONDS_MAX = 30
 
 
-def program_judge(path, name):
+def program_judge(path, name, more):
     """Runs one program; the reason why it fails, or None."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HAKMEM_")}
+    environment.update(more)
     try:
         done = subprocess.run([path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SECONDS_MAX,
                               stdin=subprocess.DEVNULL, env=environment)
@@ -49,14 +50,16 @@ def main():
     parser.add_argument("--build", required=True, help="build directory; programs are DIR/test/misuse/misuse_NAME")
     parser.add_argument("--only", default="", help="run only programs whose name contains this")
     parser.add_argument("--verbose", action="store_true", help="print PASS lines too")
+    parser.add_argument("--recorded", action="store_true", help="with recording on, most blocks being samples")
     arguments = parser.parse_args()
+    more = {"HAKMEM_RECORD": "/dev/null", "HAKMEM_SAMPLE_BYTES": "64"} if arguments.recorded else {}
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     here = os.path.dirname(os.path.abspath(__file__))
     names = sorted(name[:-2] for name in os.listdir(here) if name.endswith(".c") and arguments.only in name)
     failures = []
     for name in names:
         path = os.path.join(os.path.abspath(arguments.build), "test", "misuse", "misuse_" + name)
-        reason = program_judge(path, name) if os.path.exists(path) else f"{path} was not built"
+        reason = program_judge(path, name, more) if os.path.exists(path) else f"{path} was not built"
         if reason is not None:
             failures.append(name)
             print(f"FAIL {name}: {reason}")

@@ -1,0 +1,180 @@
+/* dump.c - everything that a reader would see, in one file: docs/recording.md has the format.
+ *
+ * Open, write and rename only, with a few KiB of stack: it works when memory is short, in a visit of any thread, and when
+ * the program ends. Nothing is symbolised here; the maps and the first pages of the files that are mapped (in which their
+ * build ids stand) say what addresses mean.
+ *
+ * Threads:   any, one at a time: a second one goes away with -EBUSY.
+ */
+#include "watch/sampler.h"
+
+#include "base/text.h"
+#include "os/descriptor.h"
+#include "os/os.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { PATH_MAX_BYTES = 512, PIECE = 4096 };
+
+/* In front of each section. `name` says what it is; sections of the same name and kind TEXT belong together. */
+struct section {
+    char name[16];
+    uint64_t kind; /* 1 text, 2 memory at `address` */
+    uint64_t address, bytes;
+};
+enum { TEXT = 1, MEMORY = 2 };
+
+static const char dump_magic[16] = "HAKMEM DUMP 1\n\n";
+
+static int section_write(int fd, const char *name, unsigned kind, uintptr_t address, const void *bytes, size_t count) {
+    struct section head = { .kind = kind, .address = address, .bytes = count };
+    for (unsigned i = 0; i < sizeof head.name - 1 && name[i]; i++) head.name[i] = name[i];
+    int error = hak_os_write_all(fd, &head, sizeof head);
+    return error ? error : hak_os_write_all(fd, bytes, count);
+}
+
+static int memory_write(int fd, const char *name, const void *bytes, size_t count) {
+    return count ? section_write(fd, name, MEMORY, (uintptr_t)bytes, bytes, count) : 0;
+}
+
+static int table_write(int fd, const char *name, const struct hak_table *table) {
+    return memory_write(fd, name, (const void *)(uintptr_t)table->address, table->used * table->row_bytes);
+}
+
+static int file_copy(int fd, const char *name, const char *path) {
+    char bytes[PIECE];
+    int from = hak_os_open_read(path), error = 0;
+    if (from < 0) return 0; /* no /proc: the dump says less */
+    for (long got; !error && (got = hak_os_read(from, bytes, sizeof bytes)) > 0;)
+        error = section_write(fd, name, TEXT, 0, bytes, (size_t)got);
+    hak_os_close(from);
+    return error;
+}
+
+/* The first page of each mapped file: ELF header, program headers, build id. Read through the kernel, which refuses where
+ * memory is gone meanwhile. */
+static int files_write(int fd) {
+    char text[PIECE], page[PIECE];
+    size_t held = 0;
+    int maps = hak_os_open_read("/proc/self/maps"), error = 0;
+    if (maps < 0) return 0;
+    while (!error) {
+        long got = hak_os_read(maps, text + held, sizeof text - held);
+        if (got <= 0) break;
+        held += (size_t)got;
+        size_t line = 0;
+        for (size_t i = 0; i < held && !error; i++) {
+            if (text[i] != '\n') continue;
+            uintptr_t low = 0;
+            size_t at = line;
+            for (; at < i && text[at] != '-'; at++) low = low * 16 + (uintptr_t)(text[at] <= '9' ? text[at] - '0' : text[at] - 'a' + 10);
+            bool is_start = memmem(text + line, i - line, " 00000000 ", 10) && memchr(text + line, '/', i - line);
+            if (is_start && hak_os_read_self(low, page, sizeof page) && memcmp(page, "\177ELF", 4) == 0)
+                error = section_write(fd, "file", MEMORY, low, page, sizeof page);
+            line = i + 1;
+        }
+        if (line == 0 && held == sizeof text) break;
+        memmove(text, text + line, held - line);
+        held -= line;
+    }
+    hak_os_close(maps);
+    return error;
+}
+
+/* Chunk structs, slab headers and the rows that are in use: who lives on which page. */
+static int slabs_write(int fd) {
+    uint64_t top = hak_load_acquire(&hak_chunk_top);
+    int error = memory_write(fd, "chunk_top", &hak_chunk_top, sizeof hak_chunk_top);
+    for (size_t number = 0; number < top && !error; number++) {
+        uint64_t live = hak_chunk_slabs(number);
+        if (!hak_unit_ready(number)) continue;
+        error = memory_write(fd, "chunk", hak_chunk_at(number), sizeof(struct hak_chunk));
+        size_t end = 0;
+        for (uint64_t left = live; left; left &= left - 1) {
+            const struct hak_slab *slab = hak_slab_at(number * HAK_CHUNK_GRANULES + hak_word_first(left));
+            size_t line = slab->owner_line > slab->remote_line ? slab->owner_line : slab->remote_line;
+            size_t bytes = line * HAK_LINE + sizeof(struct hak_row) + hak_slab_class(slab)->word_count * 8u;
+            if (bytes > end) end = bytes;
+        }
+        if (end > HAK_META_BYTES) end = HAK_META_BYTES;
+        if (end && !error) error = memory_write(fd, "slabs", (const void *)hak_meta_at(number), end);
+    }
+    return error;
+}
+
+static int all_write(int fd, const char *reason) {
+    struct hak_published *published = &hakmem_published;
+    char line[256];
+    struct hak_text text = HAK_TEXT(line);
+    hak_text_format(&text, "reason %s\npid %u\nmonotonic_ns %lu\nrealtime_ns %lu\npublished %p\nresident_bytes %zu\n", reason,
+                    hak_os_pid(), hak_os_clock_ns(), hak_os_clock_realtime_ns(), (void *)published, hak_os_resident_bytes());
+    int error = hak_os_write_all(fd, dump_magic, sizeof dump_magic);
+    if (!error) error = section_write(fd, "about", TEXT, 0, line, hak_text_held(&text));
+    if (!error) error = file_copy(fd, "cmdline", "/proc/self/cmdline");
+    if (!error) error = file_copy(fd, "maps", "/proc/self/maps");
+    if (!error) error = memory_write(fd, "published", published, sizeof *published);
+    const struct {
+        const char *name;
+        const struct hak_table *table;
+    } all[] = { { "stacks", &published->stacks },     { "frames", &published->frames },   { "live", &published->live },
+                { "threads", &published->threads },   { "timeline", &published->timeline }, { "classes", &published->classes },
+                { "counter_names", &published->counter_names }, { "counters", &published->counters } };
+    for (unsigned i = 0; i < sizeof all / sizeof *all && !error; i++) error = table_write(fd, all[i].name, all[i].table);
+    if (!error) error = slabs_write(fd);
+    if (!error) error = files_write(fd);
+    if (!error) error = section_write(fd, "end", TEXT, 0, "", 0);
+    return error;
+}
+
+/* --- its name --- */
+
+static void name_program(struct hak_text *text) {
+    char command[PIECE];
+    int fd = hak_os_open_read("/proc/self/comm");
+    long got = fd < 0 ? 0 : hak_os_read(fd, command, 64);
+    if (fd >= 0) hak_os_close(fd);
+    for (long i = 0; i < got && command[i] != '\n'; i++)
+        hak_text_char(text, command[i] == '/' || (unsigned char)command[i] <= ' ' ? '_' : command[i]);
+    if (got <= 0) hak_text_str(text, "program");
+}
+
+static bool is_folder(const char *path) {
+    size_t length = strlen(path);
+    return length && (path[length - 1] == '/' || hak_os_is_folder(path));
+}
+
+int hak_dump_write(const char *path, const char *reason) {
+    static hak_atomic_u32 busy;
+    uint32_t nobody = 0;
+    char name[PATH_MAX_BYTES], fresh[PATH_MAX_BYTES + 8];
+    if (!path[0]) return -EINVAL;
+    if (!hak_cas(&busy, &nobody, 1)) return -EBUSY;
+    hak_publish_tick(hak_os_clock_ms());
+    struct hak_text text = HAK_TEXT(name);
+    hak_text_str(&text, path);
+    if (is_folder(path)) {
+        if (path[strlen(path) - 1] != '/') hak_text_char(&text, '/');
+        name_program(&text);
+        hak_text_format(&text, ".%u.%s.hakdump", hak_os_pid(), reason);
+    }
+    hak_text_end(&text);
+    int error = text.used >= sizeof name - 1 ? -ENAMETOOLONG : 0, fd = error ? error : hak_os_open_standing(name);
+    bool standing = fd != HAK_DESCRIPTOR_NONE;
+    if (!error && !standing) {
+        struct hak_text other = HAK_TEXT(fresh);
+        hak_text_format(&other, "%s.%u~", name, hak_os_pid() % 1000000);
+        hak_text_end(&other);
+        fd = hak_os_open_new(fresh);
+    }
+    if (!error && fd >= 0) {
+        error = all_write(fd, reason);
+        hak_os_close(fd);
+        if (!standing) error ? (void)hak_os_unlink(fresh) : (void)(error = hak_os_rename(fresh, name));
+        if (!error) __atomic_fetch_add(&hakmem_published.dumps, 1, __ATOMIC_RELAXED);
+    } else if (!error) {
+        error = fd;
+    }
+    hak_store_release(&busy, 0);
+    return error;
+}

@@ -1,0 +1,347 @@
+/* record.c - samples become rows: the live ones, sums for each stack and thread, sums of all.
+ *
+ * Owns:      the published struct; the tables of live samples and threads (own mappings, made when sampling first begins).
+ * Threads:   any. A live row belongs to who took it from the free rows, then to whom the exchange of its number gives it; its
+ *            `sequence` is odd while it is written, for readers in other processes. Sums are relaxed additions.
+ * Bounds:    a full table of live samples doubles the rate, for there the program outgrew it; samples lost meanwhile are
+ *            counted with their bytes.
+ */
+#include "watch/sampler.h"
+
+#include "hakmem/hakmem.h"
+#include "os/os.h"
+#include "rules/options.h"
+#include "watch/draw.h"
+#include "watch/key.h"
+
+#include <string.h>
+
+HAK_ALIGNED(HAK_LINE) HAK_EXPORT struct hak_published hakmem_published;
+
+enum { LIVE = 1 << 16, THREADS = 2048, SMALL = 16 };
+
+static struct hak_live_row *live;
+static hak_atomic_u32 *live_next;  /* of free rows: row + 1 */
+static hak_atomic_u64 live_free;   /* the first free row + 1, and a tag against ABA in the high half */
+static struct hak_thread_row *threads;
+
+static hak_atomic_i64 live_bytes;
+
+static hak_sample_function *observers[2][HAK_OBSERVER_MAX]; /* of alloc, of free */
+static hak_atomic_u32 observer_count;
+
+#define ADD(field, amount) __atomic_fetch_add(&(field), (uint64_t)(amount), __ATOMIC_RELAXED)
+
+bool hak_sample_observe(hak_sample_function *on_alloc, hak_sample_function *on_free) {
+    uint32_t at = hak_add(&observer_count, 1);
+    if (at >= HAK_OBSERVER_MAX) return false;
+    __atomic_store_n(&observers[0][at], on_alloc, __ATOMIC_RELEASE);
+    __atomic_store_n(&observers[1][at], on_free, __ATOMIC_RELEASE);
+    return true;
+}
+
+static void observers_tell(unsigned which, struct hak_heap *heap, const struct hak_sample *sample) {
+    uint32_t count = hak_load_relaxed(&observer_count);
+    for (uint32_t i = 0; i < count && i < HAK_OBSERVER_MAX; i++) {
+        hak_sample_function *told = __atomic_load_n(&observers[which][i], __ATOMIC_ACQUIRE);
+        if (told) told(heap, sample);
+    }
+}
+
+/* --- start --- */
+
+static struct hak_table table_of(void *rows, size_t row_bytes, size_t capacity, size_t used) {
+    return (struct hak_table){ (uintptr_t)rows, row_bytes, capacity, used };
+}
+
+static bool tables_map(void) {
+    struct hak_published *published = &hakmem_published;
+    bool small = hak_region.is_limited;
+    size_t page = hak_os_page_bytes(), live_count = LIVE / (small ? SMALL : 1), thread_count = THREADS / (small ? SMALL : 1);
+    size_t live_bytes = hak_round_up(live_count * sizeof *live, page), next_bytes = hak_round_up(live_count * 4, page);
+    char *at = hak_os_map(live_bytes + next_bytes + hak_round_up(thread_count * sizeof *threads, page));
+    if (!at || !hak_stack_start(published, small)) return false;
+    live = (void *)at;
+    live_next = (void *)(at + live_bytes);
+    threads = (void *)(at + live_bytes + next_bytes);
+    published->live = table_of(live, sizeof *live, live_count, 0);
+    published->threads = table_of(threads, sizeof *threads, thread_count, 1);
+    threads[0].sequence = 2;
+    if (!hak_timeline_start(small)) return false;
+    published->start_ns = hak_os_clock_ns();
+    published->start_realtime_ns = hak_os_clock_realtime_ns();
+    published->pid = hak_os_pid();
+    return true;
+}
+
+/* 0 not yet, 1 somebody is at it, 2 there, 3 refused */
+static hak_atomic_u32 started;
+
+bool hak_record_ready(void) { return hak_load_acquire(&started) == 2; }
+
+bool hak_record_start(void) {
+    uint32_t seen = 0;
+    if (hak_cas(&started, &seen, 1)) hak_store_release(&started, tables_map() ? 2u : 0u);
+    return hak_record_ready();
+}
+
+/* --- live rows --- */
+
+static uint32_t row_take(void) {
+    uint64_t head = hak_load_acquire(&live_free);
+    while ((uint32_t)head != 0) {
+        uint64_t next = (head & ~UINT64_C(0xffffffff)) + (UINT64_C(1) << 32);
+        next |= hak_load_relaxed(&live_next[(uint32_t)head - 1]);
+        if (hak_cas_weak(&live_free, &head, next)) return (uint32_t)head;
+    }
+    uint64_t *used = &hakmem_published.live.used, at = __atomic_load_n(used, __ATOMIC_RELAXED);
+    do
+        if (at >= hakmem_published.live.capacity) return 0;
+    while (!__atomic_compare_exchange_n(used, &at, at + 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return (uint32_t)at + 1;
+}
+
+static void row_give(uint32_t number) {
+    uint64_t head = hak_load_relaxed(&live_free), next;
+    do {
+        hak_store_relaxed(&live_next[number - 1], (uint32_t)head);
+        next = ((head & ~UINT64_C(0xffffffff)) + (UINT64_C(1) << 32)) | number;
+    } while (!hak_cas_weak(&live_free, &head, next));
+}
+
+struct hak_live_row *hak_record_row(uint32_t number) { return &live[number - 1]; }
+
+/* A reader that finds `sequence` even and the same before and after has a whole row. */
+static void row_write_begin(uint32_t *sequence) {
+    __atomic_store_n(sequence, *sequence + 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+static void row_write_end(uint32_t *sequence) { __atomic_store_n(sequence, *sequence + 1, __ATOMIC_RELEASE); }
+
+/* --- threads --- */
+
+static uint32_t thread_row(void) {
+    struct hak_published *published = &hakmem_published;
+    uint64_t at = __atomic_load_n(&published->threads.used, __ATOMIC_RELAXED);
+    do
+        if (at >= published->threads.capacity) {
+            ADD(published->lost_threads, 1);
+            return 0;
+        }
+    while (!__atomic_compare_exchange_n(&published->threads.used, &at, at + 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    struct hak_thread_row *row = &threads[at];
+    row_write_begin(&row->sequence);
+    row->tid = hak_os_tid();
+    hak_os_thread_name(row->name);
+    row->first_ns = hak_os_clock_ns();
+    row_write_end(&row->sequence);
+    return (uint32_t)at;
+}
+
+/* A program names its threads after it started them. */
+static void thread_name_again(struct hak_thread_row *row) {
+    char name[16];
+    hak_os_thread_name(name);
+    if (memcmp(name, row->name, sizeof name) == 0) return;
+    row_write_begin(&row->sequence);
+    memcpy(row->name, name, sizeof name);
+    row_write_end(&row->sequence);
+}
+
+/* --- a sample's birth --- */
+
+static uint64_t double_bits(double value) {
+    union {
+        double value;
+        uint64_t bits;
+    } both = { value };
+    return both.bits;
+}
+static double bits_double(uint64_t bits) {
+    union {
+        uint64_t bits;
+        double value;
+    } both = { bits };
+    return both.value;
+}
+
+static uint64_t weighted(double weight, uint64_t amount) { return (uint64_t)(weight * (double)amount + 0.5); }
+
+static void variance_add(uint64_t *sum, double amount) {
+    uint64_t bits = __atomic_load_n(sum, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(sum, &bits, double_bits(bits_double(bits) + amount), true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED)) {}
+}
+
+static void sums_alloc(struct hak_stack_row *stack, struct hak_thread_row *thread, const struct hak_sample *sample, bool grown) {
+    uint64_t count = grown ? 0 : weighted(sample->weight, HAK_COUNT_UNIT);
+    uint64_t bytes = weighted(sample->weight, sample->requested_bytes);
+    double requested = (double)sample->requested_bytes;
+    ADD(stack->alloc_samples, 1);
+    ADD(stack->alloc_count, count);
+    ADD(stack->alloc_bytes, bytes);
+    variance_add(&stack->alloc_variance, sample->weight * (sample->weight - 1) * requested * requested);
+    if (sample->class_index == 0) {
+        ADD(stack->large_count, count);
+        ADD(stack->large_bytes, bytes);
+    }
+    if (!stack->first_ns) __atomic_store_n(&stack->first_ns, sample->birth_ns, __ATOMIC_RELAXED);
+    if (!stack->key) __atomic_store_n(&stack->key, sample->key, __ATOMIC_RELAXED);
+    __atomic_store_n(&stack->last_ns, sample->birth_ns, __ATOMIC_RELAXED);
+    ADD(thread->alloc_samples, 1);
+    ADD(thread->alloc_count, count);
+    ADD(thread->alloc_bytes, bytes);
+    __atomic_store_n(&thread->last_ns, sample->birth_ns, __ATOMIC_RELAXED);
+    ADD(hakmem_published.alloc_count, count);
+    ADD(hakmem_published.samples, 1);
+}
+
+static void row_write(struct hak_live_row *row, const struct hak_sample *sample, uint32_t serial, size_t from_bytes) {
+    row_write_begin(&row->sequence);
+    row->state = 1;
+    row->stack = sample->stack;
+    row->thread = sample->thread;
+    row->block = (uintptr_t)sample->block;
+    row->place = (uintptr_t)sample->place;
+    row->requested_bytes = sample->requested_bytes;
+    row->block_bytes = sample->block_bytes;
+    row->rate_bytes = sample->rate_bytes;
+    row->weight = double_bits(sample->weight);
+    row->birth_ns = sample->birth_ns;
+    row->birth_bytes = sample->birth_bytes;
+    row->key = sample->key;
+    row->class_index = sample->class_index;
+    row->guarded = 0;
+    row->next = 0;
+    row->serial = serial;
+    row->from_bytes = from_bytes;
+    row_write_end(&row->sequence);
+}
+
+uint32_t hak_record_alloc(struct hak_heap *heap, struct hak_watch *watch, struct hak_sample *sample, size_t from_bytes,
+                          struct hak_stack_here here, bool with_stack) {
+    struct hak_stack_call call;
+    sample->stack = hak_stack_take(here, &watch->bounds, with_stack, &call);
+    sample->call = call.address;
+    struct hak_caller caller = { (const void *)call.address, call.stack };
+    sample->key = hak_caller_key(caller, heap->stack_top, sample->class_index);
+    if (!watch->thread) watch->thread = thread_row();
+    else if (watch->serial % 64 == 0) thread_name_again(&threads[watch->thread]);
+    sample->thread = watch->thread;
+    sample->birth_ns = hak_os_clock_ns();
+    uint64_t bytes = weighted(sample->weight, sample->requested_bytes);
+    sample->birth_bytes = ADD(hakmem_published.alloc_bytes, bytes);
+    uint32_t serial = ++watch->serial, number = row_take();
+    if (!number) {
+        ADD(hakmem_published.lost_live, 1);
+        ADD(hakmem_published.lost_bytes, bytes);
+        return 0;
+    }
+    row_write(hak_record_row(number), sample, serial, from_bytes);
+    hak_add(&live_bytes, (int64_t)bytes);
+    sums_alloc(hak_stack_row_at(sample->stack), &threads[sample->thread], sample, from_bytes != 0);
+    observers_tell(0, heap, sample);
+    return number;
+}
+
+/* --- and its end --- */
+
+static unsigned age_index(uint64_t age_ns) {
+    unsigned index = 0;
+    for (uint64_t least = 1000; age_ns >= least && index < HAK_AGE_COUNT - 1; least *= 10) index++;
+    return index;
+}
+
+static void sums_free(const struct hak_sample *sample, bool grown) {
+    struct hak_stack_row *stack = hak_stack_row_at(sample->stack);
+    uint64_t count = grown ? 0 : weighted(sample->weight, HAK_COUNT_UNIT);
+    uint64_t bytes = weighted(sample->weight, sample->requested_bytes);
+    ADD(stack->free_samples, 1);
+    ADD(stack->free_count, count);
+    ADD(stack->free_bytes, bytes);
+    ADD(stack->age_count[age_index(sample->age_ns)], count);
+    ADD(stack->age_ns, weighted(sample->weight, sample->age_ns / 1000));
+    if (sample->is_temporary) ADD(stack->temporary_count, count);
+    ADD(threads[sample->thread_freed].free_count, count);
+    ADD(threads[sample->thread_freed].free_bytes, bytes);
+    ADD(hakmem_published.free_count, count);
+    ADD(hakmem_published.free_bytes, bytes);
+    ADD(hakmem_published.samples_freed, 1);
+}
+
+uint32_t hak_record_free(struct hak_heap *heap, uint32_t number, bool known) {
+    struct hak_live_row *row = hak_record_row(number);
+    const struct hak_watch *watch = hak_heap_is_none(heap) ? NULL : heap->watch;
+    bool is_here = watch && watch->thread_pointer == (uintptr_t)__builtin_thread_pointer();
+    struct hak_sample sample = { .block = (void *)row->block, .place = (const void *)row->place,
+                                 .requested_bytes = row->requested_bytes, .block_bytes = row->block_bytes,
+                                 .rate_bytes = row->rate_bytes, .weight = bits_double(row->weight), .key = row->key,
+                                 .birth_ns = row->birth_ns, .birth_bytes = row->birth_bytes,
+                                 .class_index = row->class_index, .stack = row->stack, .thread = row->thread };
+    hak_add(&live_bytes, -(int64_t)weighted(sample.weight, sample.requested_bytes));
+    uint32_t next = row->next, serial = row->serial;
+    bool grown = row->from_bytes != 0;
+    sample.age_ns = hak_os_clock_ns() - row->birth_ns;
+    sample.age_bytes = __atomic_load_n(&hakmem_published.alloc_bytes, __ATOMIC_RELAXED) - row->birth_bytes;
+    sample.thread_freed = is_here ? watch->thread : 0;
+    sample.is_temporary = sample.thread && sample.thread == sample.thread_freed &&
+                          (serial == watch->serial || sample.age_ns < HAK_TEMPORARY_NS);
+    row_write_begin(&row->sequence);
+    row->state = 0;
+    row->block = 0;
+    row_write_end(&row->sequence);
+    row_give(number);
+    if (sample.birth_ns >= __atomic_load_n(&hakmem_published.start_ns, __ATOMIC_RELAXED)) sums_free(&sample, grown);
+    if (known) observers_tell(1, heap, &sample);
+    return next;
+}
+
+uint32_t hak_record_next(uint32_t number) { return hak_record_row(number)->next; }
+
+void hak_record_chain(uint32_t number, uint32_t next) {
+    struct hak_live_row *row = hak_record_row(number);
+    row_write_begin(&row->sequence);
+    row->next = next;
+    row_write_end(&row->sequence);
+}
+
+void hak_record_move(uint32_t number, void *block, size_t bytes) {
+    struct hak_live_row *row = hak_record_row(number);
+    uint64_t lost = row->requested_bytes > bytes ? row->requested_bytes - bytes : 0;
+    row_write_begin(&row->sequence);
+    row->block = row->place = (uintptr_t)block;
+    row->requested_bytes -= lost;
+    row_write_end(&row->sequence);
+    if (!lost) return;
+    uint64_t freed = weighted(bits_double(row->weight), lost); /* part of it went: its bytes, no block */
+    hak_add(&live_bytes, -(int64_t)freed);
+    if (row->birth_ns < __atomic_load_n(&hakmem_published.start_ns, __ATOMIC_RELAXED)) return;
+    ADD(hak_stack_row_at(row->stack)->free_bytes, freed);
+    ADD(hakmem_published.free_bytes, freed);
+}
+
+uint64_t hak_record_live_bytes(void) {
+    int64_t bytes = hak_load_relaxed(&live_bytes);
+    return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+/* What is counted meanwhile may be lost. */
+void hak_record_clear(void) {
+    struct hak_published *published = &hakmem_published;
+    if (!hak_record_ready()) return;
+    for (uint64_t i = 0; i < published->stacks.used; i++) {
+        struct hak_stack_row *row = hak_stack_row_at((uint32_t)i);
+        memset(&row->alloc_samples, 0, sizeof *row - offsetof(struct hak_stack_row, alloc_samples));
+    }
+    for (uint64_t i = 0; i < published->threads.used; i++)
+        memset(&threads[i].alloc_count, 0, sizeof *threads - offsetof(struct hak_thread_row, alloc_count));
+    uint64_t *const sums[] = { &published->samples, &published->samples_freed, &published->alloc_count,
+                               &published->alloc_bytes, &published->free_count, &published->free_bytes, &published->lost_live,
+                               &published->lost_stacks, &published->lost_threads, &published->lost_bytes,
+                               &published->lost_block, &published->stack_walks, &published->stack_unwinds,
+                               &published->stack_repeats };
+    for (unsigned i = 0; i < sizeof sums / sizeof *sums; i++) __atomic_store_n(sums[i], 0, __ATOMIC_RELAXED);
+    hak_timeline_clear();
+    __atomic_store_n(&published->start_ns, hak_os_clock_ns(), __ATOMIC_RELAXED);
+    __atomic_store_n(&published->start_realtime_ns, hak_os_clock_realtime_ns(), __ATOMIC_RELAXED);
+}

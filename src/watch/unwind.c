@@ -1,0 +1,109 @@
+/* unwind.c - one call stack, by frame pointers or by the unwinder.
+ *
+ * Frame pointers are followed only within the mapping that the thread's stack lies in. Whether they lead anywhere is
+ * learnt for each caller: its first few stacks are had by the unwinder and compared (stack.c).
+ *
+ * The unwinder is libgcc's, a copy under names of ours (cmake/library.cmake): nothing to load when recording starts in a
+ * running process, and no lock where glibc has _dl_find_object (2.35).
+ *
+ * Threads:   any; nothing is kept.
+ * Rejected:  glibc's backtrace(): it loads libgcc_s on its first call, and so allocates inside malloc.
+ */
+#include "watch/stack.h"
+
+#include "os/descriptor.h"
+#include "os/os.h"
+
+#include <unwind.h>
+
+#define COPY __attribute__((visibility("hidden"), weak)) /* a compiler without libgcc_eh: frame pointers only */
+extern _Unwind_Reason_Code hak_unwind_Backtrace(_Unwind_Trace_Fn, void *) COPY;
+extern _Unwind_Ptr hak_unwind_GetIP(struct _Unwind_Context *) COPY;
+extern _Unwind_Word hak_unwind_GetCFA(struct _Unwind_Context *) COPY;
+
+/* --- the mapping that a stack lies in --- */
+
+static uintptr_t hex_read(const char **at) {
+    uintptr_t number = 0;
+    for (;; ++*at) {
+        char c = **at;
+        if (c >= '0' && c <= '9') number = number * 16 + (uintptr_t)(c - '0');
+        else if (c >= 'a' && c <= 'f') number = number * 16 + (uintptr_t)(c - 'a') + 10;
+        else return number;
+    }
+}
+
+/* Lines of /proc/self/maps: "low-high rights ...". Read in pieces; a line that a piece cuts is moved to the front. */
+bool hak_stack_bounds_find(struct hak_stack_bounds *bounds, uintptr_t address) {
+    enum { PIECE = 2048 };
+    char text[PIECE + 1];
+    size_t held = 0;
+    int fd = hak_os_open_read("/proc/self/maps");
+    bool found = false;
+    if (fd < 0) return false;
+    while (!found) {
+        long got = hak_os_read(fd, text + held, PIECE - held);
+        if (got <= 0) break;
+        held += (size_t)got;
+        size_t line = 0;
+        for (size_t i = 0; i < held && !found; i++) {
+            if (text[i] != '\n') continue;
+            text[i] = 0;
+            const char *at = text + line;
+            uintptr_t low = hex_read(&at), high = *at == '-' ? (at++, hex_read(&at)) : 0;
+            if (address >= low && address < high && at[0] == ' ' && at[1] == 'r') {
+                *bounds = (struct hak_stack_bounds){ low, high };
+                found = true;
+            }
+            line = i + 1;
+        }
+        if (line == 0 && held == PIECE) break; /* no line is that long but for its path, and that is behind */
+        for (size_t i = line; i < held; i++) text[i - line] = text[i];
+        held -= line;
+    }
+    hak_os_close(fd);
+    return found;
+}
+
+/* --- frame pointers --- */
+
+unsigned hak_stack_walk(struct hak_stack_here here, struct hak_stack_bounds *bounds, uintptr_t *pc, uintptr_t *slot) {
+    uintptr_t frame = here.frame, least = here.stack;
+    unsigned count = 0;
+    pc[count] = here.address;
+    slot[count++] = here.stack - sizeof(uintptr_t);
+    while (count < HAK_STACK_FRAMES_MAX && frame >= least && frame % sizeof(uintptr_t) == 0 &&
+           frame + 2 * sizeof(uintptr_t) <= bounds->high) {
+        const uintptr_t *at = (const uintptr_t *)frame;
+        if (at[1] < 4096) break;
+        pc[count] = at[1];
+        slot[count++] = frame + sizeof(uintptr_t);
+        least = frame + 2 * sizeof(uintptr_t);
+        frame = at[0];
+    }
+    return count;
+}
+
+/* --- the unwinder --- */
+
+struct unwinding {
+    uintptr_t *pc, *slot;
+    unsigned count;
+};
+
+static _Unwind_Reason_Code frame_note(struct _Unwind_Context *context, void *argument) {
+    struct unwinding *unwinding = argument;
+    uintptr_t pc = hak_unwind_GetIP(context);
+    if (pc == 0) return _URC_END_OF_STACK;
+    unwinding->pc[unwinding->count] = pc;
+    unwinding->slot[unwinding->count++] = hak_unwind_GetCFA(context) - sizeof(uintptr_t);
+    return unwinding->count < HAK_STACK_FRAMES_MAX + 16 ? _URC_NO_REASON : _URC_END_OF_STACK;
+}
+
+/* Into arrays of HAK_STACK_FRAMES_MAX + 16: our own frames come first. */
+unsigned hak_stack_unwind(uintptr_t *pc, uintptr_t *slot) {
+    struct unwinding unwinding = { pc, slot, 0 };
+    if (!hak_unwind_Backtrace || !hak_unwind_GetIP || !hak_unwind_GetCFA) return 0;
+    hak_unwind_Backtrace(frame_note, &unwinding);
+    return unwinding.count;
+}

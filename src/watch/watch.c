@@ -1,0 +1,116 @@
+/* watch.c - recording from the start to the end of a program, by its environment or by another process.
+ *
+ * The control word (published.h) is looked at once per 20 ms of a process that visits. A dump on request is written by
+ * the thread that finds it.
+ *
+ * Threads:   whoever has the tick; the end.
+ */
+#include "watch/watch.h"
+
+#include "base/text.h"
+#include "heap/hooks.h"
+#include "os/descriptor.h"
+#include "os/os.h"
+#include "rules/options.h"
+#include "watch/sampler.h"
+
+#include <errno.h>
+#include <string.h>
+
+static uint64_t rate_asked;   /* of recording, 0: it is off */
+static uint64_t option_seen;  /* of sample_bytes, when rate_asked was set */
+static uint64_t dump_over_mb; /* the next resident size that makes a dump */
+static unsigned pid_started;
+
+static void record(uint64_t rate_bytes) {
+    rate_asked = rate_bytes;
+    option_seen = HAK_OPT(sample_bytes);
+    hak_sample_want(HAK_SAMPLE_RECORD, rate_bytes, true);
+}
+
+/* HAKMEM_RECORD names a file for the process it was set for; its children's, and other reasons', have a further name. */
+static int dump_automatic(const char *reason) {
+    char path[HAK_OPTION_TEXT_BYTES + 64];
+    struct hak_text text = HAK_TEXT(path);
+    const char *named = hak_options.record;
+    size_t length = strlen(named);
+    if (!length) return -EINVAL;
+    hak_text_str(&text, named);
+    bool is_plain = named[length - 1] != '/' && !hak_os_is_folder(named) && strncmp(named, "/dev/", 5) != 0;
+    if (is_plain && hak_os_pid() != pid_started) hak_text_format(&text, ".%u", hak_os_pid());
+    if (is_plain && strcmp(reason, "exit") != 0) hak_text_format(&text, ".%s", reason);
+    hak_text_end(&text);
+    return hak_dump_write(path, reason);
+}
+
+/* --- from outside --- */
+
+static int command_do(struct hak_control *control) {
+    uint64_t rate = __atomic_load_n(&control->rate_bytes, __ATOMIC_RELAXED);
+    switch (__atomic_load_n(&control->command, __ATOMIC_RELAXED)) {
+    case HAK_CONTROL_NONE: return 0;
+    case HAK_CONTROL_START:
+        if (!rate_asked) hak_record_clear();
+        /* fall through */
+    case HAK_CONTROL_RATE:
+        if (rate == 0) rate = HAK_OPT(sample_bytes);
+        if (rate < 64 || rate > UINT64_C(1) << 40) return -EINVAL;
+        record(rate);
+        return hak_sample_rate() ? 0 : -ENOMEM;
+    case HAK_CONTROL_STOP: record(0); return 0;
+    case HAK_CONTROL_DUMP:
+        control->path[sizeof control->path - 1] = 0;
+        return hak_dump_write(control->path, "request");
+    case HAK_CONTROL_CLEAR: hak_record_clear(); return 0;
+    default: return -ENOSYS;
+    }
+}
+
+static void control_look(void) {
+    struct hak_control *control = &hakmem_published.control;
+    uint32_t request = __atomic_load_n(&control->request, __ATOMIC_ACQUIRE);
+    if (HAK_LIKELY(request == control->seen)) return;
+    __atomic_store_n(&control->result, command_do(control), __ATOMIC_RELAXED);
+    __atomic_store_n(&control->seen, request, __ATOMIC_RELEASE);
+}
+
+/* --- by itself --- */
+
+static void threshold_look(void) {
+    uint64_t limit_mb = dump_over_mb ? dump_over_mb : HAK_OPT(record_over_mb);
+    if (!HAK_OPT(record_over_mb) || !rate_asked || !hak_options.record[0]) return;
+    uint64_t resident_mb = hak_os_resident_bytes() >> 20;
+    if (resident_mb < limit_mb) return;
+    dump_over_mb = resident_mb + resident_mb / 2; /* half as much again, before the next */
+    dump_automatic("resident");
+}
+
+static void on_tick(struct hak_heap *heap, uint64_t now_ms) {
+    (void)heap;
+    static uint64_t threshold_ms;
+    hak_publish_tick(now_ms);
+    control_look();
+    if (rate_asked && option_seen != HAK_OPT(sample_bytes)) record(HAK_OPT(sample_bytes));
+    hak_timeline_tick(now_ms);
+    if (now_ms - threshold_ms < 100) return;
+    threshold_ms = now_ms;
+    threshold_look();
+}
+
+static void on_shortage(void) {
+    static hak_atomic_u32 told;
+    uint32_t nobody = 0;
+    if (rate_asked && hak_options.record[0] && hak_cas(&told, &nobody, 1)) dump_automatic("shortage");
+}
+
+void hak_watch_hang(void) { hak_store_release(&hak_hooks.tick, on_tick); }
+
+void hak_watch_at_start(void) {
+    pid_started = hak_os_pid();
+    hak_store_release(&hak_hooks.shortage, on_shortage);
+    record(HAK_OPT(sample_bytes));
+}
+
+void hak_watch_at_exit(void) {
+    if (hak_options.record[0] && hak_record_ready()) dump_automatic("exit");
+}

@@ -1,0 +1,14 @@
+/* watch.h - what start-up calls of recording. */
+#ifndef HAK_WATCH_WATCH_H
+#define HAK_WATCH_WATCH_H
+
+#include "base/attr.h"
+
+/* The control word is looked at from here on. */
+void hak_watch_hang(void);
+/* HAKMEM_RECORD is set: recording begins. */
+void hak_watch_at_start(void);
+/* The program ends: the dump that HAKMEM_RECORD asked for. */
+void hak_watch_at_exit(void);
+
+#endif
