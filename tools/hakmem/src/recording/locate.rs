@@ -10,10 +10,13 @@ use object::Endianness::Little;
 use object::elf;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
 
-const NAME: &[u8] = b"hakmem_published";
-
 /// The address of the published struct, or one line that says why there is none.
 pub fn published_address(process: &Process) -> Result<u64, Failure> {
+    symbol_address(process, b"hakmem_published")
+}
+
+/// The address of something that the library exports, or one line that says why there is none.
+pub fn symbol_address(process: &Process, name: &[u8]) -> Result<u64, Failure> {
     let mappings = process.mappings()?;
     let exe = std::fs::read_link(format!("/proc/{}/exe", process.pid)).unwrap_or_default();
     let rank = |mapping: &Mapping| match () {
@@ -24,7 +27,7 @@ pub fn published_address(process: &Process) -> Result<u64, Failure> {
     let mut images: Vec<&Mapping> =
         mappings.iter().filter(|mapping| mapping.offset == 0 && mapping.path.is_absolute()).collect();
     images.sort_by_key(|mapping| rank(mapping));
-    if let Some(address) = images.iter().find_map(|image| symbol_find(process, image.start, NAME)) {
+    if let Some(address) = images.iter().find_map(|image| symbol_find(process, image.start, name)) {
         return Ok(address);
     }
     let pid = process.pid;

@@ -14,6 +14,18 @@ use std::{fs, io};
 /// Bytes at addresses: of a living process, or of a dump of one.
 pub trait Memory {
     fn read(&self, address: u64, into: &mut [u8]) -> io::Result<()>;
+
+    /// Many short pieces (address, length), one behind the other. None: some of them cannot be read.
+    fn read_pieces(&self, pieces: &[(u64, usize)]) -> Option<Vec<u8>> {
+        let mut all = vec![0; pieces.iter().map(|(_, length)| length).sum()];
+        let mut rest = all.as_mut_slice();
+        for (address, length) in pieces {
+            let (piece, after) = rest.split_at_mut(*length);
+            self.read(*address, piece).ok()?;
+            rest = after;
+        }
+        Some(all)
+    }
 }
 
 pub struct Process {
@@ -106,6 +118,28 @@ impl Memory for Process {
         }
         Ok(())
     }
+
+    /// A call for each thousand of them.
+    fn read_pieces(&self, pieces: &[(u64, usize)]) -> Option<Vec<u8>> {
+        const CALL_PIECES_MAX: usize = 1000;
+        let mut all = vec![0_u8; pieces.iter().map(|(_, length)| length).sum()];
+        let mut rest = all.as_mut_slice();
+        for part in pieces.chunks(CALL_PIECES_MAX) {
+            let bytes = part.iter().map(|(_, length)| length).sum();
+            let (into, after) = rest.split_at_mut(bytes);
+            rest = after;
+            let piece = |(address, length): &(u64, usize)| libc::iovec {
+                iov_base: *address as *mut libc::c_void,
+                iov_len: *length,
+            };
+            let remote: Vec<libc::iovec> = part.iter().map(piece).collect();
+            let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: bytes };
+            let (count, pid) = (remote.len() as libc::c_ulong, self.pid.cast_signed());
+            let read = unsafe { libc::process_vm_readv(pid, &local, 1, remote.as_ptr(), count, 0) };
+            complete(read, bytes).ok()?;
+        }
+        Some(all)
+    }
 }
 
 fn complete(done: isize, wanted: usize) -> io::Result<()> {
@@ -169,6 +203,11 @@ mod tests {
         process.write(address, &7_u64.to_le_bytes()).unwrap();
         assert_eq!(unsafe { std::ptr::read_volatile(&raw const target) }, 7);
         assert!(process.read(8, &mut [0; 4]).is_err());
+        let start = words.as_ptr() as u64;
+        let pieces: Vec<(u64, usize)> = (0..3000).map(|n| (start + n % 3 * 8, 8)).collect();
+        let read = process.read_pieces(&pieces).unwrap();
+        assert!(read.chunks(8).zip((1_u8..=3).cycle()).all(|(piece, first)| piece[0] == first));
+        assert!(process.read_pieces(&[(start, 8), (8, 8)]).is_none());
     }
 
     #[test]

@@ -6,8 +6,9 @@
 
 use super::{Mapped, Named, Quality, debug_files, demangled};
 use addr2line::Loader;
+use memmap2::Mmap;
 use object::read::elf::{ElfFile64, ProgramHeader};
-use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadCache, SymbolKind, elf};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol, SymbolKind, elf};
 use std::fs;
 use std::path::Path;
 
@@ -30,12 +31,12 @@ struct Function {
     name: String,
 }
 
-type Elf<'data> = ElfFile64<'data, Endianness, &'data ReadCache<fs::File>>;
+type Elf<'data> = ElfFile64<'data, Endianness>;
 
 impl Image {
     pub fn open(mapped: &Mapped) -> Option<Image> {
         let own = opened(&mapped.file);
-        let own = own.as_ref().and_then(|cache| Elf::parse(cache).ok());
+        let own = own.as_ref().and_then(|cache| Elf::parse(&**cache).ok());
         let own = own.filter(|file| mapped.build_id.is_empty() || build_id(file) == mapped.build_id);
         let id = own.as_ref().map_or_else(|| mapped.build_id.clone(), build_id);
         let has_own_lines = own.as_ref().is_some_and(has_lines);
@@ -49,7 +50,7 @@ impl Image {
             debug_files::find(&mapped.file, &id, link)
         };
         let cache = separate.as_deref().and_then(opened);
-        let debug = cache.as_ref().and_then(|cache| Elf::parse(cache).ok());
+        let debug = cache.as_ref().and_then(|cache| Elf::parse(&**cache).ok());
         let mut symbols = Vec::new();
         for file in own.iter().chain(&debug) {
             symbols_collect(file, &mut symbols);
@@ -144,11 +145,12 @@ impl Image {
     }
 }
 
-fn opened(path: &Path) -> Option<ReadCache<fs::File>> {
+fn opened(path: &Path) -> Option<Mmap> {
     if path.as_os_str().is_empty() {
         return None;
     }
-    Some(ReadCache::new(fs::File::open(path).ok()?))
+    // A file that shrinks while it is mapped ends us; files that programs run from are replaced, not cut.
+    unsafe { Mmap::map(&fs::File::open(path).ok()?).ok() }
 }
 
 fn segments_of(file: &Elf) -> Vec<Segment> {
@@ -187,7 +189,7 @@ fn build_id(file: &Elf) -> String {
 /// The build id of a file; empty: it has none, or is none of ours.
 pub fn build_id_of(path: &Path) -> String {
     let cache = opened(path);
-    cache.as_ref().and_then(|cache| Elf::parse(cache).ok()).map(|file| build_id(&file)).unwrap_or_default()
+    cache.as_ref().and_then(|cache| Elf::parse(&**cache).ok()).map(|file| build_id(&file)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -231,7 +233,7 @@ mod tests {
         let numbers: Vec<u64> =
             text.split_whitespace().map(|n| u64::from_str_radix(&n[2..], 16).unwrap()).collect();
         let cache = opened(file).unwrap();
-        let parsed = Elf::parse(&cache).unwrap();
+        let parsed = Elf::parse(&*cache).unwrap();
         let main = parsed.symbols().find(|symbol| symbol.name() == Ok("main")).unwrap().address();
         numbers[0] - (numbers[1] - main)
     }
@@ -284,7 +286,7 @@ mod tests {
         let library = folder.join("l.so");
         let image = Image::open(&mapped(&library)).unwrap();
         let cache = opened(&library).unwrap();
-        let parsed = Elf::parse(&cache).unwrap();
+        let parsed = Elf::parse(&*cache).unwrap();
         let outer = parsed.symbols().find(|symbol| symbol.name() == Ok("outer")).unwrap();
         let all: Vec<Vec<Named>> =
             (outer.address()..outer.address() + outer.size()).map(|at| image.names(at)).collect();
