@@ -95,7 +95,7 @@ enum Commands {
     /// Record which code of a running process asks for memory, and what it keeps
     #[command(after_help = RECORD_EXAMPLES)]
     Record(cmd::record::Arguments),
-    /// Write what a recording process has recorded until now
+    /// Write what a recording process has recorded until now, or what the library's dump holds
     Dump(cmd::record::DumpArguments),
     /// Say what grows, the surest first
     Leaks(cmd::leaks::Arguments),
@@ -167,9 +167,9 @@ fn command() -> Command {
     Cli::command().mut_subcommand("run", |run| run.args(flags))
 }
 
-/// --report is this command's own; it tells the library where to write.
+/// --report and --record are this command's own; they tell the library where to write.
 fn is_own(row: &OptionRow) -> bool {
-    row.name == "report"
+    matches!(row.name, "report" | "record")
 }
 
 fn option_flag(row: &'static OptionRow) -> Arg {

@@ -40,7 +40,12 @@ pub struct Arguments {
 pub struct DumpArguments {
     /// The process, which records
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
-    pid: u32,
+    #[arg(required_unless_present = "dump", conflicts_with = "dump")]
+    pid: Option<u32>,
+
+    /// A dump that the library wrote (HAKMEM_RECORD), to be made a profile
+    #[arg(value_name = "DUMP")]
+    dump: Option<PathBuf>,
 
     /// Where to write the profile
     #[arg(short, long, value_name = "FILE")]
@@ -97,10 +102,14 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 }
 
 pub fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
-    let attached = Attached::open(arguments.pid)?;
+    let Some(pid) = arguments.pid else {
+        let path = arguments.dump.as_deref().unwrap_or(Path::new(""));
+        written(&arguments.output, &file::read(path)?)?;
+        return Ok(0);
+    };
+    let attached = Attached::open(pid)?;
     let published = attached.published()?;
     if published.is_on == 0 && published.start_ns == 0 {
-        let pid = arguments.pid;
         return Err(Failure::usage(format!(
             "process {pid} does not record; `hakmem record -p {pid}` has it do so"
         )));
@@ -168,7 +177,7 @@ fn writable_check(path: &Path) -> Result<(), Failure> {
     if !folder.is_dir() { refused("there is no such folder") } else { Ok(()) }
 }
 
-fn written(path: &Path, profile: &Profile) -> Result<(), Failure> {
+pub fn written(path: &Path, profile: &Profile) -> Result<(), Failure> {
     let bytes = file::write(path, profile)?;
     let lost = profile.recording.dropped_count;
     let lost =

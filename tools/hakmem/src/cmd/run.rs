@@ -5,10 +5,12 @@
 //! environment do not overwrite what the program itself reports.
 
 use crate::check;
+use crate::cmd;
 use crate::elf::{self, File};
 use crate::library::{self, Library};
 use crate::options::{self, OptionRow};
 use crate::process::{self, End, Launch, Outcome, signal_name};
+use crate::profile::file;
 use crate::stats::Stats;
 use crate::summary::{self, Run};
 use crate::text::{self, Failure};
@@ -36,6 +38,10 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     report_json: Option<PathBuf>,
 
+    /// Record which code asks for memory, and write the profile at the end; %p in FILE is the process's number
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+
     /// Set an option of the library; `hakmem options` lists them
     #[arg(short, long, value_name = "NAME=VALUE")]
     option: Vec<String>,
@@ -58,7 +64,8 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
         if is_report {
             json_path.get_or_insert_with(|| PathBuf::from(value));
         }
-        !is_report
+        // So does --record with the option of its name.
+        !is_report && (row.name != "record" || arguments.record.is_none())
     });
     let mut changes: Vec<(String, OsString)> =
         options.into_iter().map(|(row, value)| (row.variable(), OsString::from(value))).collect();
@@ -66,7 +73,7 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
     changes.push(("LD_PRELOAD".to_owned(), preload));
 
     let obstacle = obstacle_to_preload(&program, &library);
-    if arguments.report.is_none() && json_path.is_none() {
+    if arguments.report.is_none() && json_path.is_none() && arguments.record.is_none() {
         if let Some(obstacle) = obstacle {
             text::line_to_stderr(&format!(
                 "hakmem: note: {} runs without hakmem: {obstacle}",
@@ -79,6 +86,11 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
     let folder = ReportFolder::make()?;
     let wanted = env::var_os("HAKMEM_REPORT");
     changes.push(("HAKMEM_REPORT".to_owned(), folder.pattern()));
+    if arguments.record.is_some() {
+        let mut into = folder.path.clone().into_os_string();
+        into.push("/"); // a folder: each process has a file of its own there
+        changes.push(("HAKMEM_RECORD".to_owned(), into));
+    }
     let outcome = launch(program.clone(), &arguments.command, &changes)?.wait()?;
     let Reports { own, others } = folder.take(outcome.pid);
     let other_count = others.len();
@@ -103,9 +115,12 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
         others: &others.iter().filter_map(|text| Stats::parse(text).ok()).collect::<Vec<_>>(),
         is_full: arguments.report == Some(ReportKind::Full),
     };
+    if let Some(path) = &arguments.record {
+        folder.profiles_write(path, &outcome);
+    }
     if arguments.report.is_some() {
         text::line_to_stderr(summary::summary(&run).trim_end());
-    } else if let Err(reason) = &stats {
+    } else if let (Err(reason), true) = (&stats, json_path.is_some()) {
         text::line_to_stderr(&format!("hakmem: no report from the library: {reason}"));
     }
     drop(folder); // before we may die of the program's signal
@@ -311,6 +326,48 @@ impl ReportFolder {
     }
 }
 
+impl ReportFolder {
+    /// The dumps of the program and its children as profiles: the program's last one at `path`, the others beside it.
+    fn profiles_write(&self, path: &Path, outcome: &Outcome) {
+        let own = path_with_pid(path.as_os_str(), outcome.pid);
+        let names = fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let mut has_own = false;
+        for name in names {
+            let Some((pid, reason)) = dump_name(&name) else { continue };
+            let is_end = pid == outcome.pid && reason == "exit";
+            let mut to = own.clone().into_os_string();
+            if pid != outcome.pid {
+                to.push(format!(".{pid}"));
+            }
+            if reason != "exit" {
+                to.push(format!(".{reason}"));
+            }
+            let written = file::read(&self.path.join(&name)).and_then(|profile| {
+                // A child that did nothing of note.
+                if !is_end && profile.recording.sample_count == 0 {
+                    return Ok(());
+                }
+                has_own |= is_end;
+                cmd::record::written(Path::new(&to), &profile)
+            });
+            if let Err(failure) = written {
+                text::line_to_stderr(&format!("hakmem: {}", failure.line));
+            }
+        }
+        if !has_own {
+            let reason = absence_reason(None, outcome);
+            text::line_to_stderr(&format!("hakmem: no profile at {}: {reason}", text::quote(&own)));
+        }
+    }
+}
+
+/// PROGRAM.PID.REASON.hakdump, as the library calls its files.
+fn dump_name(name: &OsStr) -> Option<(u32, &str)> {
+    let name = name.to_str()?.strip_suffix(".hakdump")?;
+    let (rest, reason) = name.rsplit_once('.')?;
+    Some((rest.rsplit_once('.')?.1.parse().ok()?, reason))
+}
+
 impl Drop for ReportFolder {
     fn drop(&mut self) {
         // A child that ends later finds no folder, and says so itself.
@@ -340,6 +397,14 @@ mod tests {
         ] {
             let failure = options_checked(&[assignment.to_owned()], &[]).err().unwrap();
             assert_eq!((failure.status, failure.line.as_str()), (2, line));
+        }
+    }
+
+    #[test]
+    fn dumps_are_known_by_their_names() {
+        assert_eq!(dump_name(OsStr::new("redis.server.42.exit.hakdump")), Some((42, "exit")));
+        for other in ["42.json", "x.hakdump", "a.b.hakdump", "a.x.exit.hakdump", "a.42.exit.hakdump~"] {
+            assert_eq!(dump_name(OsStr::new(other)), None);
         }
     }
 

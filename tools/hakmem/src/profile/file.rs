@@ -5,13 +5,14 @@
 //! to terminals; and whatever is wrong is one line.
 
 use super::model::Profile;
+use crate::recording::dump;
 use crate::system::error_text;
 use crate::text::{self, Failure};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use std::fs;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 /// A recording of a program with a hundred thousand stacks takes 10 MB, 150 decompressed.
@@ -29,7 +30,17 @@ pub fn read(path: &Path) -> Result<Profile, Failure> {
     if metadata.len() > FILE_BYTES_MAX {
         return Err(refused(format!("is larger than a profile may be ({})", text::bytes(FILE_BYTES_MAX))));
     }
-    parse(BufReader::new(file.take(FILE_BYTES_MAX))).map_err(refused)
+    let mut stream = BufReader::new(file.take(FILE_BYTES_MAX));
+    let is_dump = stream.fill_buf().is_ok_and(|start| start.starts_with(b"HAKMEM DUMP "));
+    if !is_dump {
+        return parse(stream).map_err(refused);
+    }
+    // The library's own dump: its names are found now.
+    let mut content = Vec::new();
+    stream.read_to_end(&mut content).map_err(|error| refused(error_text(&error)))?;
+    let mut profile = dump::profile(&content).map_err(refused)?;
+    names_clean(&mut profile);
+    Ok(profile)
 }
 
 /// Any stream of a profile; what is wrong with it is said without its name.

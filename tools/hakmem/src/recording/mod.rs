@@ -6,6 +6,7 @@
 
 pub mod attach;
 pub mod convert;
+pub mod dump;
 pub mod locate;
 pub mod memory;
 mod names;

@@ -14,8 +14,12 @@ use std::path::PathBuf;
 
 /// CLOCK_MONOTONIC, as the library's times are.
 pub fn now_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
@@ -83,15 +87,14 @@ fn memory_bytes() -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
-/// Field 22 of /proc/PID/stat counts clock ticks since boot; /proc/stat says when that was.
+/// Field 22 of /proc/PID/stat counts clock ticks since boot. (The date of boot in /proc/stat is of whole seconds.)
 fn started_unix_ms(stat: &str) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let ticks: u64 = after_name.split_whitespace().nth(19)?.parse().ok()?;
     let per_second =
         u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|rate| *rate > 0)?;
-    let text = fs::read_to_string("/proc/stat").ok()?;
-    let boot: u64 = text.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
-    Some(boot * 1000 + ticks * 1000 / per_second)
+    let age_ms = (clock_ns(libc::CLOCK_BOOTTIME) / 1_000_000).checked_sub(ticks * 1000 / per_second)?;
+    (clock_ns(libc::CLOCK_REALTIME) / 1_000_000).checked_sub(age_ms)
 }
 
 /// The library's options in an environment: those that were set.

@@ -1,0 +1,222 @@
+//! dump.rs - the library's dump files: the same tables as in memory, at their addresses, in a file.
+//!
+//! Source:  src/watch/dump.c, docs/recording.md: "HAKMEM DUMP 1", then sections, each with its name, kind, address and
+//!          length. Texts: about (reason, pid, clocks, where hak_published was), cmdline, maps. Memory: all else.
+//! Trust:   a dump may be cut short by a full disk or a kill, or be made by somebody: every length is checked, and what is
+//!          not there reads as missing memory, as in a process.
+//! Names:   are found here and now; a file that was replaced since is told by its build id, and gives no names.
+
+use super::convert::{self, Subject};
+use super::memory::{Mapping, Memory, mappings_parse};
+use super::pages::{Census, Residence};
+use super::raw::Tables;
+use super::subject;
+use crate::profile::model::{Profile, Program};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+pub const MAGIC: &[u8] = b"HAKMEM DUMP 1\n\n\0";
+const HEAD_BYTES: usize = 40;
+const KIND_TEXT: u64 = 1;
+const KIND_MEMORY: u64 = 2;
+
+/// A dump's sections; its memory is read like a process's.
+struct Dump<'a> {
+    texts: BTreeMap<String, Vec<u8>>,
+    memory: BTreeMap<u64, &'a [u8]>,
+    files: Vec<u64>, // where images of mapped files begin
+    is_whole: bool,
+}
+
+impl Memory for Dump<'_> {
+    fn read(&self, address: u64, into: &mut [u8]) -> io::Result<()> {
+        let missing = || io::Error::from_raw_os_error(libc::EFAULT);
+        let (start, bytes) = self.memory.range(..=address).next_back().ok_or_else(missing)?;
+        let from = usize::try_from(address - start).map_err(|_| missing())?;
+        let end = from.checked_add(into.len()).ok_or_else(missing)?;
+        into.copy_from_slice(bytes.get(from..end).ok_or_else(missing)?);
+        Ok(())
+    }
+}
+
+/// The profile of a dump; `content` begins with MAGIC.
+pub fn profile(content: &[u8]) -> Result<Profile, String> {
+    let dump = parse(content)?;
+    let about = |name: &str| {
+        let text = String::from_utf8_lossy(dump.texts.get("about").map(Vec::as_slice).unwrap_or_default());
+        let line =
+            text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
+        line.unwrap_or_default()
+    };
+    let address = about("published");
+    let address = u64::from_str_radix(address.trim_start_matches("0x"), 16)
+        .map_err(|_| "is damaged: it does not say what it is of")?;
+    let tables = Tables::read(&dump, address).map_err(|reason| match dump.is_whole {
+        true => format!("is damaged: {reason}"),
+        false => "is cut short".to_owned(),
+    })?;
+    let number = |name: &str| about(name).parse::<u64>().unwrap_or(0);
+    let mappings = mappings_of(&dump);
+    let reason = about("reason");
+    let subject = Subject {
+        program: program_of(&dump, &mappings, number("pid")),
+        mappings,
+        root: PathBuf::from("/"),
+        settings: Vec::new(),
+        resident_bytes: number("resident_bytes"),
+        resident_peak_bytes: 0,
+        now_ns: number("monotonic_ns"),
+        // On request, somebody may have started the recording long after the program.
+        is_attached: reason == "request",
+        reason,
+    };
+    let census = Census::take(&dump, &tables.published, &tables.classes, &Residence::AsReturned);
+    let profile = convert::profile(&tables, &subject, &census, &[]);
+    profile.check()?;
+    Ok(profile)
+}
+
+fn parse(content: &[u8]) -> Result<Dump<'_>, String> {
+    let mut dump =
+        Dump { texts: BTreeMap::new(), memory: BTreeMap::new(), files: Vec::new(), is_whole: false };
+    let mut rest = content.strip_prefix(MAGIC).ok_or("is a dump of another version")?;
+    while let Some((head, after)) = rest.split_at_checked(HEAD_BYTES) {
+        let name = super::raw::text_of(&head[..16]);
+        let field = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap_or_default());
+        let (kind, address, bytes) = (field(16), field(24), field(32));
+        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if name == "end" {
+            dump.is_whole = true;
+            break;
+        }
+        let Some((bytes, after)) = after.split_at_checked(length) else { break };
+        match kind {
+            KIND_TEXT => dump.texts.entry(name).or_default().extend_from_slice(bytes),
+            KIND_MEMORY => {
+                if name == "file" {
+                    dump.files.push(address);
+                }
+                dump.memory.insert(address, bytes);
+            }
+            _ => {} // of a newer library
+        }
+        rest = after;
+    }
+    Ok(dump)
+}
+
+/// The mappings, each with the build id of the file that was mapped then.
+fn mappings_of(dump: &Dump) -> Vec<Mapping> {
+    let mut mappings = mappings_parse(dump.texts.get("maps").map(Vec::as_slice).unwrap_or_default());
+    for start in &dump.files {
+        let Some(page) = dump.memory.get(start) else { continue };
+        let Some(build_id) = build_id_of_image(page) else { continue };
+        let Some(path) = mappings.iter().find(|mapping| mapping.start == *start).map(|m| m.path.clone())
+        else {
+            continue;
+        };
+        let of_file = mappings.iter_mut().filter(|mapping| mapping.path == path);
+        of_file.for_each(|mapping| mapping.build_id.clone_from(&build_id));
+    }
+    // Deleted then: what stands there now is told by its build id.
+    mappings.iter_mut().for_each(|mapping| mapping.is_deleted = false);
+    mappings
+}
+
+/// The build id in the first page of an ELF image; its notes mostly lie there.
+fn build_id_of_image(page: &[u8]) -> Option<String> {
+    use object::elf;
+    use object::read::elf::{FileHeader, ProgramHeader};
+    let header = elf::FileHeader64::<object::Endianness>::parse(page).ok()?;
+    let endian = header.endian().ok()?;
+    for segment in header.program_headers(endian, page).ok()? {
+        let Ok(Some(mut notes)) = segment.notes(endian, page) else { continue };
+        while let Ok(Some(note)) = notes.next() {
+            if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
+                return Some(note.desc().iter().map(|byte| format!("{byte:02x}")).collect());
+            }
+        }
+    }
+    None
+}
+
+fn program_of(dump: &Dump, mappings: &[Mapping], pid: u64) -> Program {
+    let command = dump.texts.get("cmdline").map(Vec::as_slice).unwrap_or_default();
+    let command = command.strip_suffix(b"\0").unwrap_or(command);
+    let command = command.split(|byte| *byte == 0).map(|part| String::from_utf8_lossy(part).into_owned());
+    // The program's own image lies lowest.
+    let path = mappings.iter().find(|mapping| mapping.path.is_absolute()).map(|mapping| mapping.path.clone());
+    let path = path.unwrap_or_default().to_string_lossy().into_owned();
+    let mut program = Program {
+        name: path.rsplit('/').next().unwrap_or_default().to_owned(),
+        path,
+        command: command.collect(),
+        pid: u32::try_from(pid).unwrap_or(0),
+        ..subject::machine()
+    };
+    crate::profile::file::name_clean(&mut program.name);
+    crate::profile::file::name_clean(&mut program.path);
+    program.command.iter_mut().for_each(crate::profile::file::name_clean);
+    program
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section(name: &str, kind: u64, address: u64, bytes: &[u8]) -> Vec<u8> {
+        let mut head = [0; HEAD_BYTES];
+        head[..name.len()].copy_from_slice(name.as_bytes());
+        head[16..24].copy_from_slice(&kind.to_le_bytes());
+        head[24..32].copy_from_slice(&address.to_le_bytes());
+        head[32..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+        [&head[..], bytes].concat()
+    }
+
+    #[test]
+    fn sections_are_memory_and_texts() {
+        let content = [
+            MAGIC.to_vec(),
+            section("about", KIND_TEXT, 0, b"reason exit\n"),
+            section("about", KIND_TEXT, 0, b"pid 7\n"),
+            section("live", KIND_MEMORY, 0x1000, b"abcdef"),
+            section("end", KIND_TEXT, 0, b""),
+        ]
+        .concat();
+        let dump = parse(&content).unwrap();
+        assert!(dump.is_whole);
+        assert_eq!(dump.texts["about"], b"reason exit\npid 7\n");
+        let mut two = [0; 2];
+        dump.read(0x1002, &mut two).unwrap();
+        assert_eq!(&two, b"cd");
+        assert!(dump.read(0x1005, &mut two).is_err() && dump.read(0xfff, &mut two).is_err());
+    }
+
+    #[test]
+    fn a_dump_that_is_cut_or_made_up_is_refused_in_one_line() {
+        let whole = [
+            MAGIC.to_vec(),
+            section("about", KIND_TEXT, 0, b"reason exit\npublished 0x5000\n"),
+            section("published", KIND_MEMORY, 0x5000, &[0xff; 64]),
+            section("huge", KIND_MEMORY, u64::MAX, b"x"),
+        ]
+        .concat();
+        for length in MAGIC.len()..=whole.len() {
+            let reason = profile(&whole[..length]).err().unwrap();
+            assert!(!reason.is_empty() && !reason.contains('\n'), "{reason}");
+        }
+        let mut bytes = section("live", KIND_MEMORY, 0, b"");
+        bytes[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert!(profile(&[MAGIC.to_vec(), bytes].concat()).is_err());
+        assert!(profile(b"HAKMEM DUMP 2\n\n\0").err().unwrap().contains("another version"));
+    }
+
+    #[test]
+    fn the_build_id_of_an_image_is_the_files() {
+        let path = std::env::current_exe().unwrap();
+        let content = std::fs::read(&path).unwrap();
+        let of_page = build_id_of_image(&content[..4096]);
+        assert!(of_page.is_none_or(|id| id.len() >= 16));
+    }
+}
