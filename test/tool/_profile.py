@@ -50,7 +50,7 @@ class Maker:
             "locations": locations[::-1], "allocated": amount(allocated), "freed": amount(freed), "live": amount(live),
             "temporary": amount(freed * 9 // 10) if is_temporary else {}, "lifetimes": lifetimes, "ages": [],
             "threads": [{"thread": bucket % 4, "live_bytes": live}],
-            "live_over_time": [{"at_ms": at * 1000, "bytes": live * at // 30, "count": at} for at in range(31)] if growing else [],
+            "live_by_birth": [live // 16] * 16 if growing else [], "live_over_time": [{"at_ms": at * 1000, "bytes": live * at // 30, "count": at} for at in range(31)] if growing else [],
         })
         if pinned:
             self.pins.append({"stack": len(self.stacks) - 1, "pinned_bytes": pinned, "page_count": pinned // 3900,
@@ -101,7 +101,7 @@ def profile(stacks=400, seed=1):
         "bucket_ends_us": [1 << bit for bit in range(28)],
         "timeline": [{"at_ms": at * 100, "resident_bytes": int((live + pinned) * (0.8 + 0.4 * wave[at])),
                       "live_bytes": int(live * (0.6 + 0.4 * wave[at])), "free_bytes": int(pinned * (1.2 - wave[at] * 0.4)),
-                      "alloc_count": at * 90000 + (at % 17) * 4000, "fault_count": at * 40} for at in range(300)],
+                      "allocated_bytes": at * 9000000 + (at % 17) * 400000, "fault_count": at * 40} for at in range(300)],
         "classes": [{"bytes": size, "slab_count": 900, "capacity_count": 500000, "live_count": 120000,
                      "resident_bytes": (90 - at * 15) * MIB, "sparse_page_count": 9000, "sparse_bytes": (40 - at * 9) * MIB,
                      "alloc_count": 4000000, "free_count": 3880000} for at, size in enumerate([48, 256, 4096, 0])],

@@ -31,7 +31,7 @@ const PLUMBING_PREFIXES: [&str; 22] = [
     "g_malloc",
     "g_slice_",
 ];
-const PLUMBING_NAMES: [&str; 35] = [
+const PLUMBING_NAMES: [&str; 46] = [
     "PyObject_Calloc",
     "PyObject_Realloc",
     "PyType_GenericAlloc",
@@ -45,28 +45,39 @@ const PLUMBING_NAMES: [&str; 35] = [
     "_PyObject_Malloc",
     "_PyObject_Realloc",
     "_PyType_AllocNoTrack",
+    "__strdup",
+    "__strndup",
     "aligned_alloc",
     "calloc",
     "gc_alloc",
     "malloc",
+    "mallocWithAlarm",
     "memalign",
     "posix_memalign",
     "realloc",
     "reallocarray",
+    "sqlite3DbMallocRawNN",
+    "sqlite3Malloc",
+    "sqlite3MemMalloc",
     "strdup",
     "strndup",
     "valloc",
     "xcalloc",
     "xmalloc",
     "xrealloc",
+    "xstrdup",
     "zcalloc",
+    "zcalloc_num",
     "zmalloc",
     "zmalloc_usable",
     "zrealloc",
     "zrealloc_usable",
+    "zstrdup",
+    "ztrymalloc",
     "ztrymalloc_usable",
     "ztrymalloc_usable_internal",
     "ztryrealloc_usable",
+    "ztryrealloc_usable_internal",
 ];
 
 fn is_plumbing(frame: &Frame) -> bool {
@@ -102,7 +113,8 @@ pub fn sites(profile: &Profile, size: impl Fn(&Stack) -> u64) -> Vec<Site> {
     sites
 }
 
-fn own_frame(profile: &Profile, stack: &Stack) -> Option<usize> {
+/// Which of a stack's frames that is, from the innermost.
+pub fn own_frame(profile: &Profile, stack: &Stack) -> Option<usize> {
     let found = profile.frames(stack).position(|frame| !is_plumbing(&frame));
     found.or_else(|| profile.frames(stack).next().map(|_| 0))
 }

@@ -181,6 +181,7 @@ impl Maker {
         stack.freed = Amount::default();
         let at = |part: u64| LiveAt { at_ms: part * 1_000, bytes: bytes * part / 30, count: part };
         stack.live_over_time = (0..=30).map(at).collect();
+        stack.live_by_birth = vec![bytes / 16; 16];
     }
 
     fn finish(mut self) -> Profile {
@@ -225,7 +226,7 @@ impl Maker {
                     resident_bytes: (300 << 20) + ((200 << 20) as f64 * wave) as u64,
                     live_bytes: (60 << 20) + ((160 << 20) as f64 * wave) as u64 + (at << 16),
                     free_bytes: (180 << 20) - ((120 << 20) as f64 * wave) as u64,
-                    alloc_count: at * 90_000 + (at % 17) * 4_000,
+                    allocated_bytes: at * 9_000_000 + (at % 17) * 400_000,
                     fault_count: at * 40,
                     ..Moment::default()
                 }

@@ -1,74 +1,12 @@
 //! sites.rs - the places of a program that asked for memory: stacks with the same innermost frame of the program's own.
 //!
-//! Owns:      which frame names a stack (containers and wrappers of malloc do not), and the sums over a site's stacks.
+//! Owns:      the sums over a site's stacks. Which frame names a stack is profile/site.rs's to say.
 //! Invariant: every stack belongs to exactly one site, so that the sites' sums are the profile's.
 //! Estimates: a site's interval is that of independent estimates: the distances to the ends add as squares.
 
 use crate::profile::model::{Amount, Frame, Profile};
+use crate::profile::site;
 use std::collections::HashMap;
-
-/// Functions that hand on to malloc, by the beginning of their names.
-const PLUMBING: [&str; 22] = [
-    "operator new",
-    "std::",
-    "__gnu_cxx::",
-    "boost::container::",
-    "alloc::",
-    "core::",
-    "<alloc::",
-    "<core::",
-    "<std::",
-    "hashbrown::",
-    "<hashbrown::",
-    "__rust_",
-    "__rdl_",
-    "__rg_",
-    "_PyMem_",
-    "PyMem_",
-    "_PyObject_Malloc",
-    "_PyObject_Realloc",
-    "_PyObject_Calloc",
-    "PyObject_Malloc",
-    "PyObject_Realloc",
-    "g_malloc",
-];
-/// And by their whole names.
-const WRAPPERS: [&str; 34] = [
-    "malloc",
-    "calloc",
-    "realloc",
-    "reallocarray",
-    "posix_memalign",
-    "aligned_alloc",
-    "memalign",
-    "strdup",
-    "strndup",
-    "__strdup",
-    "__strndup",
-    "xmalloc",
-    "xcalloc",
-    "xrealloc",
-    "xstrdup",
-    "zmalloc",
-    "zcalloc",
-    "zrealloc",
-    "zstrdup",
-    "ztrymalloc",
-    "ztrycalloc",
-    "ztryrealloc",
-    "zmalloc_usable",
-    "ztrymalloc_usable",
-    "zcalloc_num",
-    "zcalloc_usable",
-    "zrealloc_usable",
-    "ztrymalloc_usable_internal",
-    "ztryrealloc_usable_internal",
-    "sqlite3MemMalloc",
-    "sqlite3Malloc",
-    "sqlite3DbMallocRaw",
-    "mallocWithAlarm",
-    "sqlite3_malloc64",
-];
 
 #[derive(Debug, Default)]
 pub struct Site {
@@ -99,14 +37,14 @@ pub fn sites(profile: &Profile) -> Vec<Site> {
     let mut owners = vec![0; profile.stacks.len()];
     for (index, stack) in profile.stacks.iter().enumerate() {
         let frames: Vec<(u32, Frame)> = functions(profile, index).zip(profile.frames(stack)).collect();
-        let at = frames.iter().position(|(_, frame)| !is_plumbing(&frame.function.name));
-        let named = frames.get(at.unwrap_or(0));
+        let at = site::own_frame(profile, stack).unwrap_or(0);
+        let named = frames.get(at);
         let key = named.map_or((None, 0), |(function, frame)| (Some(*function), frame.line));
         let place = *places.entry(key).or_insert_with(|| {
             let site = Site {
                 function: key.0,
                 place: named.map(|(_, frame)| frame.place()).unwrap_or_default(),
-                caller: frames.get(at.unwrap_or(0) + 1).map(|(function, _)| *function),
+                caller: frames.get(at + 1).map(|(function, _)| *function),
                 ..Site::default()
             };
             sites.push((site, Default::default()));
@@ -151,18 +89,6 @@ pub fn functions(profile: &Profile, stack: usize) -> impl Iterator<Item = u32> +
     locations.flat_map(|location| location.lines.iter().map(|line| line.function))
 }
 
-/// Whether a function only hands on to malloc. Templates are demangled with what they return in front: the name is the
-/// last word before the first bracket.
-pub fn is_plumbing(name: &str) -> bool {
-    let head = name.split('(').next().unwrap_or_default();
-    let begins = |text: &str| PLUMBING.iter().any(|beginning| text.starts_with(beginning));
-    if begins(head) || WRAPPERS.contains(&head) {
-        return true;
-    }
-    let before_brackets = head.split('<').next().unwrap_or_default();
-    before_brackets.rsplit(' ').next().is_some_and(begins)
-}
-
 fn add_all(sums: &mut Vec<u64>, parts: &[u64]) {
     if sums.len() < parts.len() {
         sums.resize(parts.len(), 0);
@@ -193,24 +119,6 @@ impl Spread {
 mod tests {
     use super::*;
     use crate::report::sample;
-
-    #[test]
-    fn a_container_or_a_wrapper_does_not_name_a_site() {
-        for name in [
-            "operator new(unsigned long)",
-            "void std::vector<cache::Entry, std::allocator<cache::Entry> >::_M_realloc_insert<>(...)",
-            "std::__detail::_Hash_node* std::f<int>()",
-            "alloc::raw_vec::RawVec<T,A>::grow_one",
-            "<alloc::string::String as core::clone::Clone>::clone",
-            "zmalloc",
-            "PyMem_RawMalloc",
-        ] {
-            assert!(is_plumbing(name), "{name}");
-        }
-        for name in ["cache::insert(std::string const&)", "main", "zmalloc_report", "", "a<std::b>::c()"] {
-            assert!(!is_plumbing(name), "{name}");
-        }
-    }
 
     #[test]
     fn sites_hold_what_their_stacks_hold() {

@@ -16,7 +16,7 @@ pub struct Timeline {
     pub y_ticks: Vec<Tick>,
     pub x_ticks: Vec<Tick>,
     /// For the script: what stands at a moment.
-    pub moments: Vec<[u64; 6]>, // ms, resident, live, free, allocations per second, faults per second
+    pub moments: Vec<[u64; 6]>, // ms, resident, live, free, allocated and faults per second
     pub rates: Vec<Line>,
     pub rate_max: String,
     pub spoken: String,
@@ -66,9 +66,10 @@ pub fn timeline(profile: &Profile) -> Option<Timeline> {
         .windows(2)
         .map(|pair| {
             let ms = (pair[1].at_ms - pair[0].at_ms).max(1);
-            let rate =
-                |value: fn(&Moment) -> u64| value(&pair[1]).saturating_sub(value(&pair[0])) * 1000 / ms;
-            [rate(|at| at.alloc_count), rate(|at| at.fault_count)]
+            let rate = |value: fn(&Moment) -> u64| {
+                value(&pair[1]).saturating_sub(value(&pair[0])).saturating_mul(1000) / ms
+            };
+            [rate(|at| at.allocated_bytes), rate(|at| at.fault_count)]
         })
         .collect();
     let rate_max = rates.iter().map(|rate| rate[0]).max().unwrap_or(0);
@@ -108,11 +109,11 @@ pub fn timeline(profile: &Profile) -> Option<Timeline> {
             })
             .collect(),
         rates: if rate_max > 0 {
-            vec![line("allocations per second", "rate", &rate_points)]
+            vec![line("allocated per second", "rate", &rate_points)]
         } else {
             Vec::new()
         },
-        rate_max: super::words::rounded(rate_max),
+        rate_max: bytes(rate_max),
         spoken: format!(
             "Over {}: resident from {} to {}, live from {} to {}",
             duration_us((end - first) * 1000),

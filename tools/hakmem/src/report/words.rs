@@ -4,7 +4,9 @@
 //!       on less than a fiftieth of the memory, or on an estimate of fewer than four samples.
 
 use super::sites::Site;
+use crate::profile::leaks::{Leak, leaks};
 use crate::profile::model::Profile;
+use crate::profile::site;
 use crate::text::{bytes, count, counted};
 use serde::Serialize;
 
@@ -238,6 +240,8 @@ pub fn holders(profile: &Profile, sites: &[Site]) -> Vec<Holder> {
 pub fn actions(profile: &Profile, sites: &[Site]) -> Vec<Action> {
     let totals = &profile.totals;
     let worth = WORTH_BYTES_MIN.max(held_bytes(profile) / WORTH_PART);
+    let mut leaks = leaks(profile);
+    leaks.retain(|leak| leak.live_bytes >= worth);
     let mut actions: Vec<(u64, Action)> = Vec::new();
     for (index, site) in sites.iter().enumerate() {
         let name = name(profile, site);
@@ -261,17 +265,20 @@ pub fn actions(profile: &Profile, sites: &[Site]) -> Vec<Action> {
                 },
             ));
         }
-        if is_growing(profile, site) && site.live.bytes >= worth && site.live.samples >= SAMPLES_MIN {
+        let leak = growing(profile, site, &leaks).filter(|_| site.live.samples >= SAMPLES_MIN);
+        let grown = leak.map_or(0, |leak| (leak.bytes_per_second * seconds(profile)) as u64);
+        if grown >= worth && grown >= site.live.bytes / 2 {
             actions.push((
-                site.live.bytes,
+                grown,
                 Action {
                     title: format!("See whether {name} should free what it keeps"),
                     words: format!(
-                        "Of {} allocated while recording it freed {}, and what it holds still grew at the end.",
+                        "It grew all through the recording, by {} a second: of {} that it allocated it freed {}.",
+                        bytes(grown / (seconds(profile) as u64).max(1)),
                         bytes(site.allocated.bytes),
                         bytes(site.freed.bytes)
                     ),
-                    gain: bytes(site.live.bytes),
+                    gain: bytes(grown),
                     what: "held, growing",
                     site: Some(index),
                 },
@@ -336,36 +343,10 @@ pub fn actions(profile: &Profile, sites: &[Site]) -> Vec<Action> {
     memory.into_iter().take(ACTIONS_MAX).chain(calls.into_iter().take(2)).map(|(_, action)| action).collect()
 }
 
-/// It frees next to nothing, and what it holds was born in most of the recording's slices, or grew in its last third.
-fn is_growing(profile: &Profile, site: &Site) -> bool {
-    if site.allocated.bytes == 0 || site.freed.bytes * 20 > site.allocated.bytes {
-        return false;
-    }
-    let mut births: Vec<u64> = Vec::new();
-    for stack in site.stacks.iter().map(|stack| &profile.stacks[*stack as usize]) {
-        births.resize(births.len().max(stack.live_by_birth.len()), 0);
-        births.iter_mut().zip(&stack.live_by_birth).for_each(|(sum, part)| *sum = sum.saturating_add(*part));
-    }
-    let filled = births.iter().filter(|part| **part > 0).count();
-    if !births.is_empty() && filled * 4 >= births.len() * 3 {
-        return true;
-    }
-    let (mut before, mut after, mut is_known) = (0, 0, false);
-    for stack in site.stacks.iter().map(|stack| &profile.stacks[*stack as usize]) {
-        let at = |part: u64| {
-            let until = profile.recording.duration_ms * part / 3;
-            stack
-                .live_over_time
-                .iter()
-                .take_while(|live| live.at_ms <= until)
-                .last()
-                .map_or(0, |live| live.bytes)
-        };
-        is_known |= stack.live_over_time.len() >= 3;
-        before += at(2);
-        after += at(3);
-    }
-    is_known && after * 10 >= before * 11
+/// Of a site, what grows steadily: profile/leaks.rs says how that is told from what was made once or for a while.
+fn growing<'a>(profile: &Profile, site: &Site, leaks: &'a [Leak]) -> Option<&'a Leak> {
+    let name = site::place(profile, profile.stacks.get(*site.stacks.first()? as usize)?);
+    leaks.iter().find(|leak| leak.name == name)
 }
 
 pub fn warnings(profile: &Profile, sites: &[Site]) -> Vec<String> {

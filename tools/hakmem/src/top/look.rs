@@ -7,14 +7,14 @@
 //! Rule:      a process that may not be read, or has ended meanwhile, is left out, not a failure.
 
 use crate::profile::model::Profile;
+use crate::profile::site;
 use crate::recording::attach::{Attached, Taken};
 use crate::recording::convert;
 use crate::recording::memory::Process;
 use crate::recording::pages::{Census, ClassCount, Residence};
 use crate::recording::pins::{self, Block};
-use crate::recording::raw::{COUNT_UNIT, ClassRow, Published, StackRow, Tables, TimeRow};
+use crate::recording::raw::{COUNT_UNIT, ClassRow, Plain, Published, StackRow, Tables, TimeRow};
 use crate::recording::subject;
-use crate::report::sites;
 use crate::system;
 use crate::text::Failure;
 use std::collections::HashMap;
@@ -86,7 +86,7 @@ impl Seen {
 struct Known {
     start_time: u64,
     attached: Option<Attached>,
-    looked: Instant,
+    look_again: Option<Instant>, // whether it has the library by now
     before: Option<Before>,
     classes: Vec<ClassRow>,
     census: Option<Census>,
@@ -132,10 +132,10 @@ impl Looker {
             *known = Known::new(stat.start_time);
         }
         if known.attached.is_none() {
-            if known.looked > now {
+            if known.look_again.is_some_and(|at| at > now) {
                 return None;
             }
-            known.looked = now + LOOK_AGAIN;
+            known.look_again = Some(now + LOOK_AGAIN);
             known.attached = Attached::open(pid).ok();
         }
         let seen = known.look(pid, &stat, is_detailed);
@@ -177,7 +177,7 @@ impl Known {
         Known {
             start_time,
             attached: None,
-            looked: now,
+            look_again: None,
             before: None,
             classes: Vec::new(),
             census: None,
@@ -329,12 +329,14 @@ impl Known {
             return;
         }
         let Ok(subject) = subject::of_process(process, &tables.published, "top") else { return };
-        // In a profile of one stack there is no doubt which one it is; symbols stay loaded within a call, so all
-        // new ones go into one, told apart by what they allocated: their number.
+        // Symbols stay loaded within a call, so all new ones go into one profile, and are told apart in it by what
+        // they allocated: their number.
         for (at, row) in tables.stacks.iter_mut().enumerate() {
-            match new.iter().position(|new| *new as usize == at) {
-                Some(place) => (row.alloc_samples, row.alloc_bytes) = (1, place as u64),
-                None => (row.alloc_samples, row.frame_count) = (0, 0),
+            let (frame_first, frame_count) = (row.frame_first, row.frame_count);
+            *row = Plain::from_bytes(&[]);
+            if let Some(place) = new.iter().position(|new| *new as usize == at) {
+                (row.frame_first, row.frame_count) = (frame_first, frame_count);
+                (row.alloc_samples, row.alloc_bytes) = (1, place as u64);
             }
         }
         tables.live.clear();
@@ -410,7 +412,7 @@ fn stage_of(counters: &[(String, u64)]) -> String {
 /// Name, place and caller of a stack's site.
 fn name_of(profile: &Profile, stack: usize) -> (String, String, String) {
     let frames: Vec<_> = profile.frames(&profile.stacks[stack]).collect();
-    let at = frames.iter().position(|frame| !sites::is_plumbing(&frame.function.name)).unwrap_or(0);
+    let at = site::own_frame(profile, &profile.stacks[stack]).unwrap_or(0);
     match frames.get(at) {
         Some(frame) => (
             frame.function.name.clone(),

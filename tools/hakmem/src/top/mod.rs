@@ -12,6 +12,7 @@ use state::{Ask, State};
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
 use terminal::Screen;
 use watcher::{News, Want, Watcher};
@@ -146,6 +147,8 @@ fn turn(
             screen.terminal.draw(|frame| screen::draw(frame, state, looks))?;
             is_new = false;
         }
+        #[cfg(debug_assertions)]
+        assert!(std::env::var_os("HAKMEM_TEST_PANIC").is_none(), "as the test wants it");
         if signal.load(SeqCst) != 0 {
             return Ok(());
         }
@@ -165,10 +168,12 @@ fn turn(
             }
             is_new = true;
         }
-        while let Ok(news) = watcher.news.try_recv() {
-            match news {
-                News::Seen(seen) => state.renew(seen),
-                News::Said(line) => state.message = line,
+        loop {
+            match watcher.news.try_recv() {
+                Ok(News::Seen(seen)) => state.renew(seen),
+                Ok(News::Said(line)) => state.message = line,
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return Ok(()), // it panicked, and has said so
             }
             is_new = true;
         }

@@ -92,7 +92,7 @@ mod tests {
         let text = text(&state);
         for wanted in [
             "redis-server 4711, library 0.1.0",
-            "in 717,000 blocks",
+            "in 716,000 blocks",
             "dictAdd  dictAdd.c:12  from main",
             "4,096",
         ] {

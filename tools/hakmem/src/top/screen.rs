@@ -71,6 +71,7 @@ pub fn draw(frame: &mut Frame, state: &State, looks: Looks) {
                 Panel::Counters => counters_draw(frame, table, state, looks),
             }
         }
+        None if state.has_ended => say(frame, table, "The process has ended. q quits."),
         None if state.open.is_some() => say(frame, table, "Looking at the process ..."),
         None => processes_draw(frame, table, state, looks),
     }
@@ -369,8 +370,8 @@ fn keys_draw(frame: &mut Frame, area: Rect, state: &State, looks: Looks) {
         let filter =
             if state.filter.is_empty() { String::new() } else { format!("  filter: {}", state.filter) };
         let keys = match state.open {
-            None => "q quit  ? help  Enter open  s order  i invert  / filter  r record  p hold",
-            Some(_) => "q quit  ? help  Esc back  Tab next  s order  i invert  / filter  r record  p hold",
+            None => "q quit  ? help  Enter open  s order  i invert  / find  r record  p hold",
+            Some(_) => "q quit  ? help  Esc back  Tab next  s order  i invert  / find  r record  p hold",
         };
         Line::from(Span::styled(format!("{keys}{filter}"), looks.quiet()))
     };

@@ -42,6 +42,7 @@ pub struct State {
     pub is_typing: bool,
     pub is_help: bool,
     pub is_paused: bool,
+    pub has_ended: bool, // the only one
     pub message: String,
     pub interval_ms: u64,
 }
@@ -60,6 +61,7 @@ impl State {
             is_typing: false,
             is_help: false,
             is_paused: false,
+            has_ended: false,
             message: String::new(),
             interval_ms,
         }
@@ -153,12 +155,14 @@ impl State {
     }
 
     pub fn renew(&mut self, seen: Vec<Seen>) {
+        let was_shown = self.shown().is_some();
         if !self.is_paused {
             self.seen = seen;
         }
-        if self.open.is_some() && self.shown().is_none() && !self.is_only && !self.seen.is_empty() {
-            self.message = format!("process {} has ended", self.open.unwrap_or_default());
-            self.open = None;
+        if let (Some(pid), true, None) = (self.open, was_shown, self.shown()) {
+            self.message = format!("process {pid} has ended");
+            self.has_ended = self.is_only;
+            self.open = self.open.filter(|_| self.is_only);
         }
         self.selected = self.selected.min(self.row_count().saturating_sub(1));
     }

@@ -9,14 +9,14 @@ function timelineStart() {
   let at = moments.length - 1;
   const show = (next) => {
     at = Math.max(0, Math.min(moments.length - 1, next));
-    const [ms, resident, live, free, calls, faults] = moments[at];
+    const [ms, resident, live, free, allocated, faults] = moments[at];
     const x = `${((ms - first) / (last - first)) * 100}%`;
     cross.setAttribute("x1", x);
     cross.setAttribute("x2", x);
     cross.setAttribute("visibility", "visible");
     said.textContent =
       `At ${duration(ms * 1000)}: resident ${bytes(resident)}, live ${bytes(live)}, free ${bytes(free)}; ` +
-      `${count(calls)} allocations and ${count(faults)} faults per second`;
+      `${bytes(allocated)} allocated and ${count(faults)} faults per second`;
   };
   plot.addEventListener("pointermove", (event) => {
     const box = plot.querySelector(".chart").getBoundingClientRect();

@@ -1,0 +1,254 @@
+//! `hakmem top` in a terminal: a pty, and a terminal emulator (vt100) that says what would be on the screen. The
+//! processes that are watched have the publishing stand-in of common/published.rs.
+
+mod common;
+
+use common::published::{Sleeper, publishing};
+use common::{assert_refused, hakmem, output};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The command in a terminal of its own.
+struct Terminal {
+    child: Child,
+    master: File,
+    screen: Arc<Mutex<vt100::Parser>>,
+    bytes: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Terminal {
+    fn start(arguments: &[&str], variables: &[(&str, &str)]) -> Terminal {
+        let size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        let (mut master, mut slave) = (0, 0);
+        let opened =
+            unsafe { libc::openpty(&mut master, &mut slave, std::ptr::null_mut(), std::ptr::null(), &size) };
+        assert_eq!(opened, 0);
+        let (master, slave) = unsafe { (File::from_raw_fd(master), File::from_raw_fd(slave)) };
+        let mut command = hakmem(arguments);
+        command.env("TERM", "xterm-256color").env("LC_ALL", "C.UTF-8").env_remove("NO_COLOR");
+        command.envs(variables.iter().copied());
+        for stream in [Command::stdin, Command::stdout, Command::stderr] {
+            stream(&mut command, Stdio::from(slave.try_clone().unwrap()));
+        }
+        unsafe {
+            command.pre_exec(|| {
+                libc::setsid();
+                libc::ioctl(0, libc::TIOCSCTTY, 0);
+                Ok(())
+            });
+        }
+        let child = command.spawn().unwrap();
+        drop((command, slave));
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(24, 80, 0)));
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let (mut from, to, all) = (master.try_clone().unwrap(), screen.clone(), bytes.clone());
+        std::thread::spawn(move || {
+            let mut part = [0; 4096];
+            while let Ok(length @ 1..) = from.read(&mut part) {
+                to.lock().unwrap().process(&part[..length]);
+                all.lock().unwrap().extend_from_slice(&part[..length]);
+            }
+        });
+        Terminal { child, master, screen, bytes }
+    }
+
+    fn text(&self) -> String {
+        self.screen.lock().unwrap().screen().contents()
+    }
+
+    /// What is on the screen as soon as it is as wanted.
+    fn wait(&self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let text = self.text();
+            if is_there(&text) {
+                return text;
+            }
+            assert!(Instant::now() < until, "{what} does not come:\n{text}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn wait_text(&self, wanted: &str) -> String {
+        self.wait(wanted, |text| text.contains(wanted))
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.master.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn resize(&self, rows: u16, columns: u16) {
+        self.screen.lock().unwrap().set_size(rows, columns);
+        let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        assert_eq!(unsafe { libc::ioctl(self.master.as_raw_fd(), libc::TIOCSWINSZ, &size) }, 0);
+    }
+
+    fn signal(&self, number: i32) {
+        unsafe { libc::kill(self.child.id().cast_signed(), number) };
+    }
+
+    fn end(&mut self) -> ExitStatus {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                std::thread::sleep(Duration::from_millis(100)); // its last bytes
+                return status;
+            }
+            assert!(Instant::now() < until, "it does not end:\n{}", self.text());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// As a shell wants to find it: lines and echo, no other screen, the cursor seen.
+    fn assert_given_back(&self) {
+        let mut modes: libc::termios = unsafe { std::mem::zeroed() };
+        assert_eq!(unsafe { libc::tcgetattr(self.master.as_raw_fd(), &mut modes) }, 0);
+        let wanted = libc::ICANON | libc::ECHO | libc::ISIG;
+        assert_eq!(modes.c_lflag & wanted, wanted, "the terminal stays raw");
+        let parser = self.screen.lock().unwrap();
+        assert!(!parser.screen().alternate_screen(), "the other screen stays");
+        assert!(!parser.screen().hide_cursor(), "the cursor stays hidden");
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_screen_draws_reacts_and_is_given_back() {
+    let process = Sleeper::with(Some(publishing()), &[]);
+    let other = Sleeper::with(Some(publishing()), &[]);
+    let mut top = Terminal::start(&["top", "sleep", "-i", "0.2"], &[]);
+    let list = top.wait("the list", |text| text.contains(&process.pid()) && text.contains(&other.pid()));
+    assert!(list.contains("resident*") && list.contains("q quit"), "{list}");
+    top.press("?");
+    assert!(top.wait_text("Keys and words").contains("hold the picture"));
+    top.press("x");
+    top.wait("the help's end", |text| !text.contains("Keys and words"));
+    // By pid, from the least, and only the one.
+    top.press("sssssss");
+    top.press(&format!("/\x7f\x7f\x7f\x7f\x7f{}\r", process.pid()));
+    top.wait("the filter", |text| text.contains(&process.pid()) && !text.contains(&other.pid()));
+    top.press("\r");
+    let one = top.wait_text("does not record");
+    assert!(one.contains("[Call sites]") && one.contains("Resident"), "{one}");
+    top.press("\t\t");
+    assert!(top.wait_text("[Counters]").contains("visit_new_slab"));
+    top.resize(10, 50);
+    top.wait("the small screen", |text| text.lines().count() <= 10 && text.contains("[Counters]"));
+    top.resize(40, 140);
+    top.wait("the large screen", |text| text.lines().count() == 40);
+    assert!(top.screen.lock().unwrap().screen().alternate_screen());
+    top.press("q");
+    assert_eq!(top.end().code(), Some(0));
+    top.assert_given_back();
+}
+
+#[test]
+fn what_is_begun_here_is_shown_and_ends_here() {
+    let process = Sleeper::with(Some(publishing()), &[]);
+    let mut top = Terminal::start(&["top", "-p", &process.pid(), "-i", "0.2"], &[]);
+    top.wait_text("does not record");
+    top.press("r");
+    top.wait_text("records one in 512.0 KiB: 96 samples");
+    let text = top.wait_text("stand_in_pin");
+    assert!(text.contains("stand_in_leak"), "{text}");
+    top.press("ssss");
+    let text = top.wait_text("site*");
+    assert!(text.find("stand_in_leak").unwrap() < text.find("stand_in_pin").unwrap(), "{text}");
+    top.press("i");
+    top.wait("the other way", |text| text.find("stand_in_pin") < text.find("stand_in_leak"));
+    let metrics = || output(&mut hakmem(&["metrics", "-p", &process.pid()])).1;
+    assert!(metrics().contains("\nhakmem_recording 1\n"));
+    top.press("\x03");
+    assert_eq!(top.end().code(), Some(0));
+    top.assert_given_back();
+    assert!(metrics().contains("\nhakmem_recording 0\n"));
+}
+
+#[test]
+fn signals_and_panics_give_the_terminal_back() {
+    let process = Sleeper::with(Some(publishing()), &[]);
+    for (number, status) in [(libc::SIGTERM, 143), (libc::SIGHUP, 129)] {
+        let mut top = Terminal::start(&["top", "-p", &process.pid()], &[]);
+        top.wait_text("Resident");
+        top.signal(number);
+        assert_eq!(top.end().code(), Some(status));
+        top.assert_given_back();
+    }
+    if cfg!(debug_assertions) {
+        let mut top = Terminal::start(&["top"], &[("HAKMEM_TEST_PANIC", "1"), ("RUST_BACKTRACE", "0")]);
+        let end = top.end();
+        assert!(end.code() == Some(101) || end.signal() == Some(libc::SIGABRT), "{end:?}");
+        top.assert_given_back();
+        assert!(top.text().contains("as the test wants it"), "{}", top.text());
+    }
+}
+
+#[test]
+fn a_process_that_ends_is_said() {
+    let first = Sleeper::with(Some(publishing()), &[]);
+    let mut top = Terminal::start(&["top", "-p", &first.pid(), "-i", "0.2"], &[]);
+    top.wait_text("Resident");
+    drop(first);
+    top.wait_text("The process has ended");
+    top.press("q");
+    assert_eq!(top.end().code(), Some(0));
+}
+
+#[test]
+fn colours_only_where_they_are_welcome() {
+    let process = Sleeper::with(Some(publishing()), &[]);
+    let coloured = |variables: &[(&str, &str)]| {
+        let mut top = Terminal::start(&["top", "-p", &process.pid()], variables);
+        top.wait_text("Resident");
+        top.press("q");
+        top.end();
+        let bytes = top.bytes.lock().unwrap().clone();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let sgr = text.split("\x1b[").skip(1).filter_map(|part| part.split_once('m')).map(|(codes, _)| codes);
+        let is_colour = |code: &str| code.starts_with('3') && code != "39" && code.len() > 1;
+        sgr.flat_map(|codes| codes.split(';')).any(is_colour)
+    };
+    assert!(coloured(&[]));
+    assert!(!coloured(&[("NO_COLOR", "1")]));
+}
+
+#[test]
+fn once_is_text() {
+    let process = Sleeper::with(Some(publishing()), &["STAND_IN_RECORDS"]);
+    let (code, text, stderr) = output(&mut hakmem(&["top", "-p", &process.pid(), "--once", "-i", "0.1"]));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(text.starts_with(&format!("sleep {}, library 7.8.9\n", process.pid())), "{text}");
+    assert!(text.contains("stand_in_leak") && text.contains("one in 512.0 KiB, 96 samples"), "{text}");
+    assert!(!text.contains('\x1b'));
+    let (code, list, _) = output(&mut hakmem(&["top", "--once", "-i", "0.1"]));
+    assert_eq!(code, Some(0));
+    assert!(list.lines().any(|line| line.contains(&process.pid()) && line.ends_with("sleep")), "{list}");
+}
+
+#[test]
+fn what_cannot_be_shown_is_one_line() {
+    assert_refused(&mut hakmem(&["top", "-p", "4194300"]), 2, "there is no process 4194300");
+    assert_refused(
+        &mut hakmem(&["top", "no-such-name-here"]),
+        2,
+        "no process with no-such-name-here in its name",
+    );
+    assert_refused(&mut hakmem(&["top", "-i", "0"]), 2, "from 0.1 to 3600 seconds");
+    let process = Sleeper::with(Some(publishing()), &[]);
+    assert_refused(hakmem(&["top", "-p", &process.pid()]).stdin(Stdio::null()), 2, "--once prints");
+    let plain = Sleeper::with(None, &[]);
+    assert_refused(&mut hakmem(&["top", "-p", &plain.pid()]), 2, "runs without hakmem");
+}
