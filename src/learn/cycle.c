@@ -20,8 +20,9 @@ enum {
 #define TWIN_MAX   0.005
 
 /* A program with a period of its own (bursts, collections, requests) looks noisy to windows that are shorter. */
-#define NOISE_MAX 0.15
-enum { NOISE_DUELS = 8, WINDOW_TIMES_MAX = 64 };
+#define NOISE_MAX    0.15
+#define NOISE_WANTED 0.08
+enum { NOISE_DUELS = 6, WINDOW_TIMES_MAX = 64 };
 
 /* CUSUM (Page 1954) in standard deviations: drift forgiven, and alarm. Means are over 1,000 looks between false alarms at 5; a
  * program's seconds are not independent, hence 10. */
@@ -216,7 +217,10 @@ static void trial_judge(struct hak_cycle *cycle, uint64_t now) {
 static void learn_judge(struct hak_cycle *cycle, uint64_t now) {
     struct hak_tournament *t = &cycle->tournament;
     if (t->duels + t->void_duels >= NOISE_DUELS && t->noise > NOISE_MAX && cycle->window_times < WINDOW_TIMES_MAX) {
-        cycle->window_times *= 2;
+        /* a window that cuts a period somewhere errs by a part of it, the less the more periods it holds */
+        double times = t->noise / NOISE_WANTED;
+        do cycle->window_times *= 2, times /= 2;
+        while (times > 1 && cycle->window_times < WINDOW_TIMES_MAX);
         hak_tournament_anew(t);
         return;
     }
