@@ -1,0 +1,88 @@
+/* module.c - addresses become places in files that can be found again in another process. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "os/module.h"
+#include "os/os.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct hak_module modules[64];
+
+static const struct hak_module *around(uintptr_t address, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (address >= modules[i].start && address < modules[i].end) return &modules[i];
+    return NULL;
+}
+
+static void the_program_comes_first_and_libraries_follow(void **state) {
+    (void)state;
+    size_t count = hak_modules(modules, 64);
+    assert_true(count >= 2);
+    assert_true(modules[0].id_bytes >= 8);
+    assert_ptr_equal(around((uintptr_t)&the_program_comes_first_and_libraries_follow, count), &modules[0]);
+    const struct hak_module *libc = around((uintptr_t)getpid, count);
+    assert_non_null(libc);
+    assert_true(libc != &modules[0]);
+    uint64_t name = 0;
+    for (unsigned i = 0; i < 8; i++) name = name << 8 | modules[0].id[i];
+    assert_true(hak_module_name(&modules[0]) == name && name != 0);
+    assert_int_equal(hak_modules(modules, 1), 1);
+    assert_int_equal(hak_modules(modules, 0), 0);
+}
+
+/* The same program once more: other addresses, the same id and offset. */
+static void ids_and_offsets_hold_in_another_process(void **state) {
+    (void)state;
+    char path[64], line[256], mine[256];
+    hak_modules(modules, 64);
+    snprintf(mine, sizeof mine, "%016lx %lx\n", (unsigned long)hak_module_name(&modules[0]),
+             (unsigned long)((uintptr_t)&ids_and_offsets_hold_in_another_process - modules[0].base));
+    snprintf(path, sizeof path, "/proc/%d/exe --place", (int)getpid());
+    FILE *other = popen(path, "r");
+    assert_non_null(other);
+    assert_non_null(fgets(line, sizeof line, other));
+    assert_int_equal(pclose(other), 0);
+    assert_string_equal(line, mine);
+}
+
+static void the_programs_name_has_only_harmless_letters(void **state) {
+    (void)state;
+    char name[65], cut[5];
+    hak_program_name(name, sizeof name);
+    assert_non_null(strstr(name, "module"));
+    hak_program_name(cut, sizeof cut);
+    assert_int_equal(strlen(cut), 4);
+    for (const char *c = name; *c; c++) assert_true(*c != '/' && *c != ' ' && *c > ' ' && *c < 127);
+}
+
+static void a_limit_of_memory_is_a_number_or_none(void **state) {
+    (void)state;
+    assert_true(hak_os_memory_limit() >= 1 << 20);
+    struct hak_os_usage first = hak_os_usage();
+    volatile unsigned work = 0;
+    for (unsigned i = 0; i < 100000000; i++) work += i;
+    struct hak_os_usage second = hak_os_usage();
+    assert_true(second.cpu_us > first.cpu_us && second.fault_count >= first.fault_count);
+}
+
+int main(int count, char **words) {
+    if (count > 1 && strcmp(words[1], "--place") == 0) {
+        hak_modules(modules, 64);
+        printf("%016lx %lx\n", (unsigned long)hak_module_name(&modules[0]),
+               (unsigned long)((uintptr_t)&ids_and_offsets_hold_in_another_process - modules[0].base));
+        return 0;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_program_comes_first_and_libraries_follow),
+        cmocka_unit_test(ids_and_offsets_hold_in_another_process),
+        cmocka_unit_test(the_programs_name_has_only_harmless_letters),
+        cmocka_unit_test(a_limit_of_memory_is_a_number_or_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
