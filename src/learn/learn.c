@@ -9,6 +9,7 @@
 
 #include "hakmem/hakmem.h"
 #include "heap/heap.h"
+#include "learn/big_sites.h"
 #include "learn/cycle.h"
 #include "learn/policy.h"
 #include "learn/policy_text.h"
@@ -285,8 +286,12 @@ static void policy_believe(const struct hak_policy *policy) {
 void hak_learn_start(void) {
     evo_policy = policy_wanted();
     if (evo_policy == HAK_EVO_OFF) return;
-    const struct hak_policy *policy = hak_options.policy[0] ? hak_policy_load() : NULL;
-    if (policy) policy_believe(policy);
+    if (hak_options.policy[0]) {
+        learn.pid = hak_os_pid();
+        if (!HAK_OPT(disable_bigcache)) hak_policy_room_set(HAK_POLICY_KEEP, &hak_big_sites);
+        const struct hak_policy *policy = hak_policy_load();
+        if (policy) policy_believe(policy);
+    }
     __atomic_store_n(&hak_sweep_on_tick, tick, __ATOMIC_RELEASE);
 }
 
@@ -294,11 +299,10 @@ void hak_learn_forked(void) { hak_store_relaxed(&learn.fork_ms, hak_os_clock_ms(
 
 /* Under the lock. A child of vfork runs in its parent's memory: what stands here is not its own. */
 static int policy_store(const char *path, bool always) {
-    bool mine = hak_load_relaxed(&learn.epoch) == hak_load_relaxed(&hak_epoch) && learn.pid == hak_os_pid();
-    if (!mine) {
-        if (!always) return 0;
-        cycle_make(hak_os_clock_ms());
-    }
+    uint32_t made_in = hak_load_relaxed(&learn.epoch);
+    bool mine = learn.pid == hak_os_pid() && (made_in == 0 || made_in == hak_load_relaxed(&hak_epoch));
+    if (!mine && !always) return 0;
+    if (!mine || made_in == 0) cycle_make(hak_os_clock_ms());
     return hak_policy_store(path, &learn.cycle, always);
 }
 

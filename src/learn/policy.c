@@ -264,7 +264,8 @@ static void policy_fill(struct hak_policy *policy, const struct hak_cycle *cycle
     memcpy(policy->library, HAKMEM_VERSION, sizeof HAKMEM_VERSION);
     policy->runs = policy_state.is_read && policy->runs < UINT32_MAX ? policy->runs + 1 : 1;
     if (t->windows || !policy_state.is_read) {
-        policy->stage = cycle->stage;
+        /* what was never decided is not frozen: the next run is to learn */
+        policy->stage = cycle->stage == HAK_STAGE_FROZEN && !cycle->stay_ms ? HAK_STAGE_LEARN : cycle->stage;
         policy->has_gain = cycle->claimed_duels > 0;
         policy->gain = millionths(cycle->claimed);
         policy->gain_error = millionths(cycle->claimed_error);

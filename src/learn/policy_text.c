@@ -176,7 +176,7 @@ static void site_line(struct line *line, struct hak_policy *policy, hak_policy_s
     uint64_t first = site.kind == HAK_POLICY_POOL ? 1 : 1024, second = site.kind == HAK_POLICY_POOL ? 1000 : 600000;
     site.number[0] = take_number(line, 0, first);
     site.number[1] = take_number(line, 0, second);
-    site.number[2] = take_number(line, 0, (uint64_t)1 << 48);
+    site.number[2] = take_number(line, 0, site.kind == HAK_POLICY_POOL ? (uint64_t)1 << 48 : 1024);
     field_end(line);
     if (!line->wrong && !site.module) line->wrong = "a number is out of its range";
     if (!line->wrong && policy->site_count++ == HAK_POLICY_SITES_MAX) line->wrong = "there are too many of these";

@@ -40,7 +40,7 @@ static const char body[] = "hakmem-policy 1\n"
                            "history 0 frozen learn second_over 0 0\n"
                            "history 182340 learn canary gain_proved 61200 -8100\n"
                            "site 4c1b0a7e2f3d5b6a 1a2f40 208 12 pool 1 874 2210\n"
-                           "site 00000000000000e5 0 96 133 keep 2 1500 8388608\n";
+                           "site 00000000000000e5 0 96 133 keep 2 1500 1024\n";
 
 static size_t with_end(char *bytes, const char *text) {
     struct hak_text whole = { bytes, 0, 65536 };
@@ -89,7 +89,7 @@ static void a_whole_file_is_read(void **state) {
     assert_int_equal(site_count, 2);
     assert_true(sites[0].module == 0x4c1b0a7e2f3d5b6a && sites[0].offset == 0x1a2f40 && sites[0].height == 208);
     assert_true(sites[0].class_index == 12 && sites[0].kind == HAK_POLICY_POOL && sites[0].number[1] == 874);
-    assert_true(sites[1].module == 0xe5 && sites[1].kind == HAK_POLICY_KEEP && sites[1].number[2] == 8388608);
+    assert_true(sites[1].module == 0xe5 && sites[1].kind == HAK_POLICY_KEEP && sites[1].number[2] == 1024);
 }
 
 static void what_is_written_is_read_back_to_the_byte(void **state) {
@@ -106,7 +106,7 @@ static void what_is_written_is_read_back_to_the_byte(void **state) {
         assert_true(hak_policy_read_text(&policy, text.at, count, NULL, site_keep, NULL));
     }
     assert_string_equal(first, second);
-    assert_non_null(strstr(first, "site 00000000000000e5 0 96 133 keep 2 1500 8388608\n"));
+    assert_non_null(strstr(first, "site 00000000000000e5 0 96 133 keep 2 1500 1024\n"));
 }
 
 static void each_mistake_has_its_reason(void **state) {
