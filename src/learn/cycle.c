@@ -257,6 +257,7 @@ static void frozen_window(struct hak_cycle *cycle, const struct hak_measure *win
     struct hak_watched *w = &cycle->watched;
     double faults = hak_ln(1 + window->faults_each_s), visits = hak_ln(1 + window->visits_each_s);
     double each_live = live_bytes ? (double)window->resident_bytes / (double)live_bytes : 0;
+    if (window->visits < 100) return; /* idle: rates of nothing */
     w->looks++;
     w->returned_bytes += window->returned_bytes;
     w->retouched_bytes += window->retouched_bytes;

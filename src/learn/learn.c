@@ -43,6 +43,7 @@ static struct {
     bool is_begun, is_paused, is_open;
     uint32_t looks;
     uint64_t start_ms, limit_ms, limit_bytes, pins;
+    double pace;              /* ms that usually pass for a byte handed out */
     struct hak_sums opened;
     struct hak_measure last;
     struct hak_cycle cycle;
@@ -94,6 +95,7 @@ static void cycle_make(uint64_t now) {
     hak_store_relaxed(&learn.epoch, hak_load_relaxed(&hak_epoch));
     learn.is_begun = learn.is_paused = learn.is_open = false;
     learn.limit_ms = learn.looks = 0;
+    learn.pace = 0;
     memset(&learn.last, 0, sizeof learn.last);
 }
 
@@ -152,7 +154,7 @@ static void frozen_look(uint64_t now) {
         return;
     }
     uint64_t live = evo_policy == HAK_EVO_AUTO && learn.looks++ % LOOKS_EACH_CENSUS == 0 ? live_count() : 0;
-    hak_measure_between(&learn.last, &learn.opened, &sums);
+    hak_measure_between(&learn.last, &learn.opened, &sums, 0);
     learn.opened = sums;
     hak_cycle_window(&learn.cycle, &learn.last, live, now);
     uint64_t all = hak_exchange(&learn.sites_all, 0), unseen = hak_exchange(&learn.unseen, 0);
@@ -183,7 +185,8 @@ static void window_look(uint64_t now) {
         }
         return;
     }
-    hak_measure_between(&learn.last, &learn.opened, &sums);
+    hak_measure_between(&learn.last, &learn.opened, &sums, learn.pace);
+    learn.pace += (learn.last.pace - learn.pace) / (learn.pace > 0 ? 16 : 1);
     unsigned before = learn.applied, stage = learn.cycle.stage;
     hak_cycle_window(&learn.cycle, &learn.last, 0, now);
     if (learn.cycle.strategy != before || learn.cycle.stage != stage) {

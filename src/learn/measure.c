@@ -66,7 +66,7 @@ void hak_sums_read(struct hak_sums *sums, uint64_t now_ms) {
 /* Counters of one heap are read one after the other while it counts, so a difference may be a little below 0. */
 static double grown(uint64_t from, uint64_t to) { return to > from ? (double)(to - from) : 0; }
 
-void hak_measure_between(struct hak_measure *window, const struct hak_sums *from, const struct hak_sums *to) {
+void hak_measure_between(struct hak_measure *window, const struct hak_sums *from, const struct hak_sums *to, double pace) {
     double ms = grown(from->time_ms, to->time_ms), work = grown(from->work_bytes, to->work_bytes) + 1;
     double resident = ((double)from->resident_bytes + (double)to->resident_bytes) / 2;
     double page_kb = (double)((uint64_t)1 << hak_region.page_shift) / 4096;
@@ -75,15 +75,17 @@ void hak_measure_between(struct hak_measure *window, const struct hak_sums *from
     double returned = grown(from->returned_bytes, to->returned_bytes);
     double work_ns = grown(from->work_ns, to->work_ns) + HAK_CALL_NS * grown(from->return_calls, to->return_calls) +
                      HAK_PAGE_NS * returned / 4096;
-    double memory_ns = HAK_MEMORY_NS * ms * resident / (1 << 20);
+    double memory_ns = HAK_MEMORY_NS * (pace > 0 ? pace * work : ms) * resident / (1 << 20);
     double cost = fault_ns + work_ns + memory_ns, visits = grown(from->visits, to->visits);
+    double cpu_s = grown(from->cpu_us, to->cpu_us) / 1e6 + 1e-6;
     memset(window, 0, sizeof *window);
     window->seconds = ms / 1000;
     window->cost = hak_ln((cost + 1) / work);
     window->time = hak_ln((1000 * grown(from->cpu_us, to->cpu_us) + 1) / work);
     window->dear = 1000 * grown(from->dear, to->dear) / (visits + 1);
-    window->faults_each_s = faults * 1000 / (ms + 1);
-    window->visits_each_s = visits * 1000 / (ms + 1);
+    window->pace = ms / work;
+    window->faults_each_s = faults / cpu_s;
+    window->visits_each_s = visits / cpu_s;
     window->visits = (uint64_t)visits;
     window->resident_bytes = to->resident_bytes > from->resident_bytes ? to->resident_bytes : from->resident_bytes;
     window->returned_bytes = (uint64_t)returned;

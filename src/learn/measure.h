@@ -27,10 +27,13 @@ struct hak_measure {
     double cost;   /* ln of ns per byte handed out */
     double time;   /* ln of CPU ns per byte handed out, the program's own with it */
     double dear;   /* dear visits per thousand */
-    double faults_each_s, visits_each_s;
+    double pace;   /* ms that passed for a byte handed out */
+    double faults_each_s, visits_each_s; /* of CPU time: what else the machine does is not the program's load */
     uint64_t visits, resident_bytes, returned_bytes, retouched_bytes, thread_count;
     uint64_t cost_ns, faults_ns, memory_ns, work_ns; /* the parts of the cost */
 };
-void hak_measure_between(struct hak_measure *window, const struct hak_sums *from, const struct hak_sums *to);
+/* `pace`: ms that usually pass for a byte, 0: unknown. Memory is charged for that time, not for the window's own: else a machine
+ * that is busy with others, or a load that pauses, would look like a strategy that holds memory longer. */
+void hak_measure_between(struct hak_measure *window, const struct hak_sums *from, const struct hak_sums *to, double pace);
 
 #endif

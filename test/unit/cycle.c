@@ -32,6 +32,7 @@ static struct hak_measure measure(const struct world *world, unsigned strategy) 
     struct hak_measure m;
     memset(&m, 0, sizeof m);
     m.seconds = 0.05;
+    m.visits = 3000;
     m.cost = 1 - world->gain[strategy] + world->noise * normal();
     m.time = 2 + world->time[strategy] + world->noise / 2 * normal();
     m.dear = 5 * exp(world->dear[strategy]);
