@@ -74,6 +74,15 @@ fn time_ratio(ours: &Cell, best: &Cell, time: &dyn Fn(&Run) -> f64) -> Ratio {
     ratio_of(if is_enough(quiet.len(), all.len()) { &quiet } else { &all }, time)
 }
 
+/// Of two cells, whatever is the row's best.
+pub fn time_ratio_between(row: &Row, cell: &Cell, base: &Cell) -> Ratio {
+    time_ratio(cell, base, &|run| time_ns(run, row.time))
+}
+
+pub fn peak_ratio_between(cell: &Cell, base: &Cell) -> Ratio {
+    ratio_of(&pairs(cell, base), &|run| run.peak_kb.saturating_sub(run.tables_kb).max(1) as f64)
+}
+
 /// Computes everything that is computed of a row, from its runs and errors.
 pub fn row_complete(row: &mut Row, settings: &Settings) {
     let time = |run: &Run| time_ns(run, row.time);

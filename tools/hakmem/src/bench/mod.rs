@@ -9,6 +9,7 @@
 //! results     the result file                            save      files that we write; record: --record
 //! counted     --count, with perf                         syscalls  --syscalls
 //! table       the terminal, with grid and costs          html, compare   the page, and --compare
+//! isolate     HAKMEM with each feature off
 //! progress, interrupt                                    while it lasts
 
 mod allocators;
@@ -20,6 +21,7 @@ mod figures;
 mod grid;
 mod html;
 mod interrupt;
+mod isolate;
 mod judge;
 mod launcher;
 mod lists;
@@ -129,6 +131,10 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["from", "names"])]
     seeds: bool,
 
+    /// HAKMEM alone, with everything and with each feature off: what each costs and brings. Long runs unless --quick
+    #[arg(long, conflicts_with_all = ["from", "with", "seeds"])]
+    isolate: bool,
+
     /// List the rows
     #[arg(long)]
     list: bool,
@@ -140,7 +146,12 @@ pub struct Arguments {
 
 impl Arguments {
     fn size(&self) -> Size {
-        if self.full { Size::Full } else { Size::Quick }
+        if self.is_full() { Size::Full } else { Size::Quick }
+    }
+
+    /// What is learnt is learnt after a second: short runs show costs only.
+    fn is_full(&self) -> bool {
+        self.full || (self.isolate && !self.quick)
     }
 
     /// What was asked for; the default as if it had been.
@@ -148,7 +159,7 @@ impl Arguments {
         if self.seeds {
             return vec!["seeds".to_owned()];
         }
-        match (self.names.is_empty(), self.full) {
+        match (self.names.is_empty(), self.full && !self.isolate) {
             (false, _) => self.names.clone(),
             (true, false) => vec!["quick".to_owned()],
             (true, true) => vec![suite::PROFILE_ALL.to_owned()],
@@ -159,11 +170,11 @@ impl Arguments {
     fn budget(&self, row_count: usize) -> Duration {
         let rows = u32::try_from(row_count).unwrap_or(u32::MAX);
         let all = self.row_max().saturating_mul(rows);
-        if self.full { all } else { all.min(QUICK_BUDGET) }
+        if self.is_full() { all } else { all.min(QUICK_BUDGET) }
     }
 
     fn row_max(&self) -> Duration {
-        if self.full { FULL_ROW_MAX } else { QUICK_ROW_MAX }
+        if self.is_full() { FULL_ROW_MAX } else { QUICK_ROW_MAX }
     }
 }
 
@@ -203,6 +214,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let stdout = io::stdout();
     let colours = colours_welcome(&stdout);
     let _ = stdout.lock().write_all(table::text(&results, table::width(), colours).as_bytes());
+    let _ = stdout.lock().write_all(isolate::text(&results, table::width(), colours).as_bytes());
     if let Some(comparison) = comparison {
         let _ = stdout.lock().write_all(format!("\n{}", compare::text(&comparison)).as_bytes());
     }
@@ -224,7 +236,10 @@ fn status(results: &Results) -> u8 {
 /// The results, and whether an interrupt ended it.
 fn measure(arguments: &Arguments, rows: &[SuiteRow]) -> Result<(Results, bool), Failure> {
     let known = peers::known();
-    let chosen = allocators::choose(&known, arguments.with.as_deref())?;
+    let chosen = match arguments.isolate {
+        true => isolate::entries(&known)?,
+        false => allocators::choose(&known, arguments.with.as_deref())?,
+    };
     let json = arguments.json.as_deref().map(Output::open).transpose()?;
     let scratch = save::Scratch::make()?;
     let extras = Extras::find(arguments, &scratch.path)?;
@@ -245,7 +260,7 @@ fn measure(arguments: &Arguments, rows: &[SuiteRow]) -> Result<(Results, bool), 
         count_method: extras.counter.as_ref().map(|counter| counter.method().to_owned()),
         syscall_method: extras.tracer.as_ref().map(|_| syscalls::METHOD.to_owned()),
     };
-    let timeout_s = arguments.timeout.unwrap_or(if arguments.full { 300 } else { 60 });
+    let timeout_s = arguments.timeout.unwrap_or(if arguments.is_full() { 300 } else { 60 });
     let results = results_begin(&settings, entries.iter().map(|entry| entry.about.clone()).collect());
     load_warn(&results);
     let stand = Stand {

@@ -54,7 +54,9 @@ pub struct Known {
 }
 
 pub fn known() -> Vec<Known> {
-    let mut all = vec![hakmem(), glibc()];
+    let own = hakmem();
+    let mut all = vec![own.clone(), glibc()];
+    all.extend(OWN_KINDS.iter().map(|kind| own_kind(&own, kind)));
     let built = built();
     let is_built = |name: &str| built.iter().any(|peer| peer.name == name);
     let absent: Vec<Known> =
@@ -64,7 +66,7 @@ pub fn known() -> Vec<Known> {
     all.extend(debian);
     all.push(scudo());
     all.extend(absent);
-    all.sort_by_key(|known| known.missing.is_some() && known.name != HAKMEM); // stable: those at hand first
+    all.sort_by_key(|known| known.missing.is_some() && !known.name.starts_with(HAKMEM)); // stable: those at hand first
     all
 }
 
@@ -76,6 +78,17 @@ fn hakmem() -> Known {
         }
         Err(failure) => Known { missing: Some(failure.line), ..known },
     }
+}
+
+/// HAKMEM as it is without learning and while it learns, by the names that they have always had here.
+const OWN_KINDS: [(&str, &str, &str); 2] = [
+    ("hakmem-baseline", "off", "only if named: HAKMEM with the defaults, nothing is learnt"),
+    ("hakmem-evolving", "auto", "only if named: HAKMEM while it learns; it begins after a second"),
+];
+
+fn own_kind(own: &Known, (name, policy, why): &(&str, &str, &'static str)) -> Known {
+    let environment = BTreeMap::from([("HAKMEM_EVO_POLICY".to_owned(), (*policy).to_owned())]);
+    Known { name: (*name).to_owned(), environment, only_named: Some(why), ..own.clone() }
 }
 
 fn glibc() -> Known {
