@@ -1,16 +1,23 @@
 //! file.rs - a policy file's text: parsed as docs/policy.md has it, and written so that the library believes it.
 //!
-//! Invariant: parse(write(policy)) == policy, and what the library refuses is refused here (test/tool/policy.py).
+//! Invariant: parse(write(policy)) == policy, and what the library refuses is refused here (src/learn/policy_text.c).
 
 use super::{
     Change, FILE_BYTES_MAX, Gain, Kind, LINE_BYTES_MAX, Policy, ROWS_MAX, Rating, SITES_MAX, Site, Stage,
     Standing, VERSION,
 };
-use crate::options::{self, OPTIONS, Value};
+use crate::options::{self, OPTIONS, STRATEGIES, Value};
 use std::fmt::Write;
 
+/// What the library has room for (src/learn/policy_text.c): what is beyond it is refused there.
 const NAME_BYTES_MAX: usize = 64;
-const CLASS_MAX: u64 = 168;
+const SHORT_NAME_BYTES_MAX: usize = 23;
+pub const COUNT_MAX: u64 = u32::MAX as u64;
+const ELO_MAX: u64 = 100_000;
+const GAIN_MAX: u64 = 100_000_000;
+const NUMBER_MAX: u64 = 1_000_000_000_000_000_000;
+const CLASS_MAX: u64 = u16::MAX as u64;
+pub const SAMPLES_MAX: u64 = 1 << 48;
 
 pub fn parse(bytes: &[u8]) -> Result<Policy, String> {
     if bytes.len() as u64 > FILE_BYTES_MAX {
@@ -19,24 +26,24 @@ pub fn parse(bytes: &[u8]) -> Result<Policy, String> {
     if !bytes.is_empty() && !bytes.starts_with(b"hakmem-policy ") {
         return Err("line 1: not a policy file: it does not begin with 'hakmem-policy'".to_owned());
     }
-    let text = std::str::from_utf8(bytes).ok().filter(|text| text.is_ascii());
-    let text = text.ok_or("it is not ASCII text")?;
-    if text.is_empty() {
+    if bytes.is_empty() {
         return Err("empty".to_owned());
     }
     let mut reader = Reader::default();
     let mut at = 0;
-    for (number, line) in text.split_inclusive('\n').enumerate() {
+    for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
         let wrong = |reason: String| format!("line {}: {reason}", number + 1);
         let whole =
-            line.strip_suffix('\n').ok_or_else(|| wrong("it does not end: the file was cut".to_owned()))?;
+            line.strip_suffix(b"\n").ok_or_else(|| wrong("it does not end: the file was cut".to_owned()))?;
         if line.len() > LINE_BYTES_MAX {
             return Err(wrong(format!("longer than {LINE_BYTES_MAX} bytes")));
         }
         if reader.has_ended {
             return Err(wrong("something follows the end".to_owned()));
         }
-        reader.line(number, whole, sum(&bytes[..at])).map_err(wrong)?;
+        // What is no text becomes a character that no field may have; in a comment it does no harm.
+        let whole = String::from_utf8_lossy(whole);
+        reader.line(number, &whole, sum(&bytes[..at])).map_err(wrong)?;
         at += line.len();
     }
     reader.finish()
@@ -77,7 +84,7 @@ impl Reader {
                 if !(8..=64).contains(&build_id.len()) || !is_hex(build_id) {
                     return Err("the program's build-id is 8 to 64 hexadecimal digits".to_owned());
                 }
-                self.program = Some((build_id.to_owned(), name_of(name)?));
+                self.program = Some((build_id.to_owned(), name_of(name, NAME_BYTES_MAX)?));
                 return Ok(());
             }
             (1, _) => return Err("the second line names the program".to_owned()),
@@ -85,9 +92,11 @@ impl Reader {
             _ => {}
         }
         match keyword {
-            "library" => once(&mut self.library, keyword, name_of(exactly::<1>(&fields)?[0])?),
+            "library" => {
+                once(&mut self.library, keyword, name_of(exactly::<1>(&fields)?[0], SHORT_NAME_BYTES_MAX)?)
+            }
             "runs" => {
-                let runs = number_of(exactly::<1>(&fields)?[0])?;
+                let runs = number_of(exactly::<1>(&fields)?[0], COUNT_MAX)?;
                 if runs == 0 {
                     return Err("no run stands behind it".to_owned());
                 }
@@ -100,19 +109,25 @@ impl Reader {
                 }
                 once(&mut self.stage, keyword, stage)
             }
-            "strategy" => once(&mut self.strategy, keyword, name_of(exactly::<1>(&fields)?[0])?),
+            "strategy" => {
+                once(&mut self.strategy, keyword, name_of(exactly::<1>(&fields)?[0], SHORT_NAME_BYTES_MAX)?)
+            }
             "gain" => {
                 let [millionths, error, duels] = exactly(&fields)?;
                 let gain = Gain {
-                    millionths: signed_of(millionths)?,
-                    error: number_of(error)?,
-                    duels: number_of(duels)?,
+                    millionths: signed_of(millionths, GAIN_MAX)?,
+                    error: number_of(error, GAIN_MAX)?,
+                    duels: number_of(duels, COUNT_MAX)?,
                 };
                 once(&mut self.gain, keyword, gain)
             }
             "noise" => {
                 let [deviation, duels] = exactly(&fields)?;
-                once(&mut self.noise, keyword, (number_of(deviation)?, number_of(duels)?))
+                once(
+                    &mut self.noise,
+                    keyword,
+                    (number_of(deviation, GAIN_MAX)?, number_of(duels, COUNT_MAX)?),
+                )
             }
             "knob" => self.knob(&fields),
             "rating" => self.rating(&fields),
@@ -129,12 +144,12 @@ impl Reader {
                 self.has_ended = true;
                 Ok(())
             }
-            other => Err(format!("version {VERSION} has no keyword '{other}'")),
+            other => Err(format!("version {VERSION} has no keyword {}", shown(other))),
         }
     }
 
     fn version(&mut self, fields: &[&str]) -> Result<(), String> {
-        let version = number_of(exactly::<1>(fields)?[0])?;
+        let version = number_of(exactly::<1>(fields)?[0], COUNT_MAX)?;
         match version {
             VERSION => Ok(()),
             other => Err(format!("it has version {other} of the format, this command reads {VERSION}")),
@@ -143,14 +158,16 @@ impl Reader {
 
     fn knob(&mut self, fields: &[&str]) -> Result<(), String> {
         let [name, value] = exactly(fields)?;
-        let value = number_of(value)?;
-        match OPTIONS.iter().find(|row| row.name == name).map(|row| row.value) {
+        let value = number_of(value, COUNT_MAX)?;
+        // A knob is an option that some strategy turns.
+        let is_knob = STRATEGIES.iter().any(|(_, _, knobs)| knobs.iter().any(|(knob, _)| *knob == name));
+        let row = OPTIONS.iter().find(|row| row.name == name && is_knob);
+        match row.map(|row| row.value) {
             Some(Value::Number { min, max, .. }) if (min..=max).contains(&value) => {}
             Some(Value::Number { min, max, .. }) => {
                 return Err(format!("{name} is {value}, and may be {min} to {max}"));
             }
-            Some(Value::Text) => return Err(format!("{name} is no number")),
-            None => return Err(format!("there is no option {name}")),
+            _ => return Err(format!("there is no knob {}", shown(name))),
         }
         if self.knobs.iter().any(|(other, _)| other == name) {
             return Err(format!("knob {name} is there twice"));
@@ -161,7 +178,7 @@ impl Reader {
 
     fn rating(&mut self, fields: &[&str]) -> Result<(), String> {
         let [strategy, elo, error, duels, standing] = exactly(fields)?;
-        let strategy = name_of(strategy)?;
+        let strategy = name_of(strategy, SHORT_NAME_BYTES_MAX)?;
         if self.ratings.iter().any(|other| other.strategy == strategy) {
             return Err(format!("rating {strategy} is there twice"));
         }
@@ -169,47 +186,40 @@ impl Reader {
             "in" => Standing::In,
             "aside" => Standing::Aside,
             "out" => Standing::Out,
-            other => return Err(format!("'{other}' is neither in, aside nor out")),
+            other => return Err(format!("{} is neither in, aside nor out", shown(other))),
         };
-        let (elo, error, duels) = (signed_of(elo)?, number_of(error)?, number_of(duels)?);
+        let (elo, error, duels) =
+            (signed_of(elo, ELO_MAX)?, number_of(error, ELO_MAX)?, number_of(duels, COUNT_MAX)?);
         self.ratings.push(Rating { strategy, elo, error, duels, standing });
         at_most(self.ratings.len(), ROWS_MAX, "ratings")
     }
 
     fn change(&mut self, fields: &[&str]) -> Result<(), String> {
         let [ms, from, to, reason, first, second] = exactly(fields)?;
-        // The first change comes from before the program.
-        let from = if from == "start" { Stage::Off } else { stage_of(from)? };
         self.history.push(Change {
-            ms: number_of(ms)?,
-            from,
+            ms: number_of(ms, NUMBER_MAX)?,
+            from: stage_of(from)?,
             to: stage_of(to)?,
-            reason: name_of(reason)?,
-            numbers: [signed_of(first)?, signed_of(second)?],
+            reason: name_of(reason, SHORT_NAME_BYTES_MAX)?,
+            numbers: [signed_of(first, NUMBER_MAX)?, signed_of(second, NUMBER_MAX)?],
         });
         at_most(self.history.len(), ROWS_MAX, "changes of stage")
     }
 
     fn site(&mut self, fields: &[&str]) -> Result<(), String> {
         let [module, offset, height, class, kind, a, b, c] = exactly(fields)?;
-        if module.len() != 16 {
-            return Err("a site's module is 16 hexadecimal digits".to_owned());
-        }
-        let kind = match kind {
-            "pool" => Kind::Pool,
-            "keep" => Kind::Keep,
-            other => return Err(format!("'{other}' is no kind of knowledge")),
+        let (kind, most) = match kind {
+            "pool" => (Kind::Pool, [1, 1000, SAMPLES_MAX]),
+            "keep" => (Kind::Keep, [1024, 600_000, 1024]),
+            other => return Err(format!("{} is no kind of knowledge", shown(other))),
         };
-        let numbers = [number_of(a)?, number_of(b)?, number_of(c)?];
-        if kind == Kind::Pool && (numbers[0] > 1 || numbers[1] > 1000) {
-            return Err("a number is out of its range".to_owned());
-        }
-        let class = number_of(class)?;
-        if class > CLASS_MAX {
-            return Err(format!("there is no class {class}"));
-        }
+        let numbers = [number_of(a, most[0])?, number_of(b, most[1])?, number_of(c, most[2])?];
         let (module, offset) = (hex_of(module)?, hex_of(offset)?);
-        self.sites.push(Site { module, offset, height: number_of(height)?, class, kind, numbers });
+        if module == 0 {
+            return Err("a site has a module".to_owned());
+        }
+        let (height, class) = (number_of(height, COUNT_MAX)?, number_of(class, CLASS_MAX)?);
+        self.sites.push(Site { module, offset, height, class, kind, numbers });
         at_most(self.sites.len(), SITES_MAX, "sites")
     }
 
@@ -219,11 +229,6 @@ impl Reader {
         }
         let missing = |keyword: &str| format!("it has no line '{keyword}'");
         let (build_id, program) = self.program.ok_or_else(|| missing("program"))?;
-        let mut keys: Vec<_> = self.sites.iter().map(key).collect();
-        keys.sort_unstable();
-        if keys.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err("a site is there twice".to_owned());
-        }
         Ok(Policy {
             build_id,
             program,
@@ -263,17 +268,23 @@ fn at_most(count: usize, max: usize, what: &str) -> Result<(), String> {
     if count > max { Err(format!("more than {max} {what}")) } else { Ok(()) }
 }
 
-fn number_of(field: &str) -> Result<u64, String> {
-    let is_plain = !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_digit());
-    let number = is_plain.then(|| field.parse().ok()).flatten();
-    number.ok_or_else(|| format!("'{field}' is no whole number, or out of its range"))
+/// A field in a message: nothing in it that a terminal would obey.
+fn shown(field: &str) -> String {
+    format!("'{}'", field.chars().take(40).collect::<String>().escape_debug())
 }
 
-fn signed_of(field: &str) -> Result<i64, String> {
+fn number_of(field: &str, max: u64) -> Result<u64, String> {
+    let is_plain = !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_digit());
+    let is_plain = is_plain && (field == "0" || !field.starts_with('0'));
+    let number = is_plain.then(|| field.parse().ok()).flatten().filter(|number| *number <= max);
+    number.ok_or_else(|| format!("{} is no whole number up to {max}", shown(field)))
+}
+
+fn signed_of(field: &str, max: u64) -> Result<i64, String> {
     let (digits, sign) = field.strip_prefix('-').map_or((field, 1), |digits| (digits, -1));
-    i64::try_from(number_of(digits)?)
+    i64::try_from(number_of(digits, max)?)
         .map(|number| sign * number)
-        .map_err(|_| format!("'{field}' is out of its range"))
+        .map_err(|_| format!("{} is out of its range", shown(field)))
 }
 
 fn is_hex(field: &str) -> bool {
@@ -281,21 +292,22 @@ fn is_hex(field: &str) -> bool {
 }
 
 fn hex_of(field: &str) -> Result<u64, String> {
-    let number = is_hex(field).then(|| u64::from_str_radix(field, 16).ok()).flatten();
-    number.ok_or_else(|| format!("'{field}' is no hexadecimal number, or out of its range"))
+    let is_short = is_hex(field) && field.len() <= 16;
+    let number = is_short.then(|| u64::from_str_radix(field, 16).ok()).flatten();
+    number.ok_or_else(|| format!("{} is no hexadecimal number of up to 16 digits", shown(field)))
 }
 
 /// A name is shown to people: nothing in it that a terminal would obey.
-fn name_of(field: &str) -> Result<String, String> {
+fn name_of(field: &str, bytes_max: usize) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte);
     match field.len() {
-        1..=NAME_BYTES_MAX if field.bytes().all(is_plain) => Ok(field.to_owned()),
-        _ => Err("a name is 1 to 64 letters, digits and ._+-".to_owned()),
+        1.. if field.len() <= bytes_max && field.bytes().all(is_plain) => Ok(field.to_owned()),
+        _ => Err(format!("a name is 1 to {bytes_max} letters, digits and ._+-, not {}", shown(field))),
     }
 }
 
 fn stage_of(field: &str) -> Result<Stage, String> {
-    Stage::of(field).ok_or_else(|| format!("'{field}' is no stage"))
+    Stage::of(field).ok_or_else(|| format!("{} is no stage", shown(field)))
 }
 
 // --- writing ---------------------------------------------------------------------------------------------
@@ -322,7 +334,7 @@ pub fn write(policy: &Policy) -> String {
         let _ = writeln!(text, "rating {strategy} {elo} {error} {duels} {standing}");
     }
     for Change { ms, from, to, reason, numbers: [a, b] } in &policy.history {
-        let from = if *from == Stage::Off { "start" } else { from.name() };
+        let from = from.name();
         let _ = writeln!(text, "history {ms} {from} {} {reason} {a} {b}", to.name());
     }
     for Site { module, offset, height, class, kind, numbers: [a, b, c] } in &policy.sites {

@@ -52,9 +52,8 @@ pub struct Rival {
 pub struct Sites {
     pub long: u64,
     pub short: u64,
+    /// They come back for the large blocks that they freed.
     pub keep: u64,
-    /// What the sites of `keep` hold at most, in bytes of blocks kept.
-    pub keep_bytes: u64,
 }
 
 /// The last window's cost in nanoseconds, by part.
@@ -89,11 +88,7 @@ impl From<&Policy> for Learnt {
             match site.kind {
                 Kind::Pool if site.numbers[0] == 1 => sites.long += 1,
                 Kind::Pool => sites.short += 1,
-                Kind::Keep => {
-                    sites.keep += 1;
-                    let bytes = site.numbers[0].saturating_mul(site.numbers[2]);
-                    sites.keep_bytes = sites.keep_bytes.saturating_add(bytes);
-                }
+                Kind::Keep => sites.keep += 1,
             }
         }
         let build_id: String = policy.build_id.chars().take(12).collect();

@@ -1,6 +1,6 @@
 //! merge.rs - policies of several runs or machines, one policy: docs/policy.md, "Merging".
 
-use super::file::key;
+use super::file::{COUNT_MAX, SAMPLES_MAX, key};
 use super::{Kind, Policy, ROWS_MAX, Rating, SITES_MAX, Site, Stage, Standing};
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub fn merge(policies: &[Policy], names: &[String]) -> Result<Policy, String> {
             .max_by_key(|text| version_of(text))
             .cloned()
             .unwrap_or_default(),
-        runs: policies.iter().fold(0_u64, |sum, policy| sum.saturating_add(policy.runs)),
+        runs: policies.iter().map(|policy| policy.runs).sum::<u64>().min(COUNT_MAX),
         stage: if is_frozen { Stage::Frozen } else { Stage::Learn },
         strategy: chosen.strategy.clone(),
         gain: chosen.gain,
@@ -77,7 +77,7 @@ fn ratings_merge(policies: &[Policy]) -> Vec<Rating> {
 fn rating_merge(name: &str, policies: &[Policy]) -> Rating {
     let all = || policies.iter().flat_map(|policy| &policy.ratings).filter(|rating| rating.strategy == name);
     let known: Vec<&Rating> = all().filter(|rating| rating.duels > 0).collect();
-    let duels = known.iter().fold(0_u64, |sum, rating| sum.saturating_add(rating.duels));
+    let duels = known.iter().map(|rating| rating.duels).sum::<u64>().min(COUNT_MAX);
     // The baseline's own row has no error: it is the point that all others are measured from.
     let weights = || known.iter().map(|rating| 1.0 / (rating.error.max(1) as f64).powi(2));
     let weight: f64 = weights().sum();
@@ -127,7 +127,8 @@ fn site_merge(kind: Kind, a: [u64; 3], b: [u64; 3]) -> [u64; 3] {
                 0 => (a[1] + b[1]) / 2,
                 _ => u64::try_from((sum + samples / 2) / samples).unwrap_or(1000),
             };
-            [u64::from(share >= LONG_LIVED_SHARE), share, u64::try_from(samples).unwrap_or(u64::MAX)]
+            let samples = u64::try_from(samples).unwrap_or(SAMPLES_MAX).min(SAMPLES_MAX);
+            [u64::from(share >= LONG_LIVED_SHARE), share, samples]
         }
     }
 }

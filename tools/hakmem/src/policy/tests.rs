@@ -5,13 +5,29 @@ use super::learnt::Learnt;
 use super::merge::merge;
 use super::*;
 
-/// The example, with the sum that belongs to it.
+const EXAMPLE: &str = "\
+hakmem-policy 1
+program 4c1b0a7e2f3d5b6a8c9d0e1f2a3b4c5d6e7f8091 redis-server
+library 0.1.0
+runs 3
+stage frozen
+strategy hold
+gain 61200 8100 45
+noise 23000 51
+knob purge_delay_ms 2000
+knob free_max_mb 64
+rating baseline 0 0 45 in
+rating hold 34 9 62 in
+rating bare -412 88 7 out
+history 0 off learn program_begins 0 0
+history 182340 learn canary gain_proved 61200 8100
+history 243120 canary frozen trial_passed 58900 3100
+site 4c1b0a7e2f3d5b6a 1a2f40 208 12 pool 1 874 2210
+site 77aa01c2d3e4f506 9f3310 96 23 keep 2 1500 1000
+";
+
 fn example() -> Policy {
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/policy.md")).unwrap();
-    let lines = page.lines().skip_while(|line| !line.starts_with("    hakmem-policy"));
-    let lines = lines.take_while(|line| line.starts_with("    ") && !line.starts_with("    end "));
-    let text: String = lines.map(|line| format!("{}\n", line.trim_start())).collect();
-    parse(ended(&text).as_bytes()).unwrap()
+    parse(ended(EXAMPLE).as_bytes()).unwrap()
 }
 
 /// The text with its end.
@@ -65,23 +81,29 @@ fn whatever_is_wrong_is_told_with_its_line() {
         (changed("program ", "programm "), "line 2: the second line names the program"),
         (changed("redis-server", "redis server"), "line 2: 3 fields stand where 2 belong"),
         (changed("redis-server", "redis\u{1b}[31m"), "line 2: a name is"),
+        (changed("runs 3", "r\u{1b}[2Juns 3"), "line 4: version 1 has no keyword 'r\\u{1b}[2Juns'"),
+        (changed("runs 3", "runs 03"), "line 4: '03' is no whole number"),
         (changed("runs 3", "runs 3\nruns 4"), "line 5: 'runs' is there twice"),
         (changed("runs 3", "runs 0"), "line 4: no run stands behind it"),
         (changed("runs 3", "runs  3"), "line 4: 2 fields stand where 1 belong"),
         (changed("runs 3\n", ""), "it has no line 'runs'"),
-        (changed("runs 3", "runs 99999999999999999999"), "line 4: '99999999999999999999' is no whole number"),
+        (
+            changed("runs 3", "runs 99999999999999999999"),
+            "line 4: '99999999999999999999' is no whole number up to",
+        ),
         (changed("runs 3", "walks 3"), "line 4: version 1 has no keyword 'walks'"),
         (
             changed("knob free_max_mb 64", "knob free_max_mb 9999999999"),
             "free_max_mb is 9999999999, and may be",
         ),
-        (changed("knob free_max_mb 64", "knob rm_rf 1"), "there is no option rm_rf"),
-        (changed("knob free_max_mb 64", "knob report 1"), "report is no number"),
+        (changed("knob free_max_mb 64", "knob rm_rf 1"), "there is no knob 'rm_rf'"),
+        (changed("knob free_max_mb 64", "knob report 1"), "there is no knob 'report'"),
         (changed("knob free_max_mb 64", "knob purge_delay_ms 7"), "knob purge_delay_ms is there twice"),
         (changed(" 45 in", " 45 inn"), "is neither in, aside nor out"),
         (changed("rating baseline", "rating hold"), "rating hold is there twice"),
-        (changed("pool 1 874", "pool 2 874"), "a number is out of its range"),
-        (changed("208 12 pool", "208 9999 pool"), "there is no class 9999"),
+        (changed("pool 1 874", "pool 2 874"), "'2' is no whole number up to 1"),
+        (changed("208 12 pool", "208 99999 pool"), "'99999' is no whole number up to 65535"),
+        (changed("learn canary", "start canary"), "'start' is no stage"),
         (changed("1a2f40", "1a2g40"), "'1a2g40' is no hexadecimal number"),
         (changed("stage frozen", &format!("stage {}", "x".repeat(300))), "line 5: longer than 256 bytes"),
         (good.clone(), "it has no end"),
@@ -92,13 +114,15 @@ fn whatever_is_wrong_is_told_with_its_line() {
         assert!(reason.contains(line) && reason.lines().count() == 1, "'{line}' is not in: {reason}");
         assert!(!reason.contains('\u{1b}'), "{reason}");
     }
-    assert!(parse(b"hakmem-policy 1\nprogram \xff\xff x\n").unwrap_err().contains("not ASCII text"));
+    assert!(
+        parse(b"hakmem-policy 1\nprogram \xff\xff x\n")
+            .unwrap_err()
+            .contains("line 2: the program's build-id")
+    );
     assert!(parse(&vec![b'#'; (FILE_BYTES_MAX + 1) as usize]).unwrap_err().contains("larger than"));
     let many: String =
         (0..=SITES_MAX).map(|at| format!("site 4c1b0a7e2f3d5b6a {at:x} 8 1 pool 1 1 1\n")).collect();
     assert!(parse(ended(&(good.clone() + &many)).as_bytes()).unwrap_err().contains("more than 4096 sites"));
-    let twice = "site 4c1b0a7e2f3d5b6a 1a2f40 208 12 pool 0 1 1\n";
-    assert_eq!(parse(ended(&(good + twice)).as_bytes()).unwrap_err(), "a site is there twice");
 }
 
 /// Every byte changed, every cut: an answer, and never a file that is believed although it says something else.
@@ -173,7 +197,7 @@ fn hostile_lines_do_no_harm() {
             assert!(!words::explain(&(&policy).into()).is_empty());
         }
     }
-    assert!(taken > 1000, "{taken}");
+    assert!(taken > 500, "{taken}");
 }
 
 // --- merging ---------------------------------------------------------------------------------------------
@@ -221,13 +245,13 @@ fn the_higher_rated_of_the_frozen_ones_is_chosen() {
 fn what_is_known_of_a_site_is_one() {
     let (one, mut other) = (example(), example());
     other.sites[0].numbers = [0, 20, 22100]; // ten times the samples say it is short-lived
-    other.sites[1].numbers = [1, 9000, 4096];
+    other.sites[1].numbers = [1, 9000, 40];
     other.sites.push(Site { offset: 1, ..one.sites[0].clone() });
     let merged = merge(&[one, other], &names(2)).unwrap();
     let site = |offset: u64| merged.sites.iter().find(|site| site.offset == offset).unwrap().numbers;
     // (874 x 2210 + 20 x 22100) / 24310 = 97.6.
     assert_eq!(site(0x1a2f40), [0, 98, 24310]);
-    assert_eq!(site(0x9f3310), [2, 9000, 8_388_608]);
+    assert_eq!(site(0x9f3310), [2, 9000, 1000]);
     assert_eq!((merged.sites.len(), site(1)[1]), (3, 874));
 }
 
@@ -241,15 +265,16 @@ fn programs_are_not_mixed() {
 
 #[test]
 fn numbers_at_their_ends_do_not_overflow() {
-    let mut one = example();
-    one.runs = u64::MAX;
-    one.ratings[1] = Rating { elo: i64::MIN + 1, error: u64::MAX, duels: u64::MAX, ..one.ratings[1].clone() };
-    one.sites[0].numbers = [1, 1000, u64::MAX];
-    one.sites[1].numbers = [u64::MAX; 3];
-    one.gain = Some(Gain { millionths: i64::MIN + 1, error: u64::MAX, duels: u64::MAX });
-    one.history[0].ms = u64::MAX;
-    let merged = merge(&[one.clone(), one], &names(2)).unwrap();
-    assert_eq!(merged.runs, u64::MAX);
+    let text = EXAMPLE
+        .replace("runs 3", "runs 4294967295")
+        .replace("gain 61200 8100 45", "gain -100000000 100000000 4294967295")
+        .replace("hold 34 9 62", "hold -100000 100000 4294967295")
+        .replace("history 0 ", "history 1000000000000000000 ")
+        .replace("1 874 2210", "1 1000 281474976710656")
+        .replace("61200 8100", "-1000000000000000000 1000000000000000000");
+    let one = parse(ended(&text).as_bytes()).unwrap();
+    let merged = merge(&[one.clone(), one.clone(), one], &names(3)).unwrap();
+    assert_eq!((merged.runs, merged.ratings[1].duels), (4_294_967_295, 4_294_967_295));
     assert!(!words::explain(&(&merged).into()).is_empty());
     assert_eq!(parse(write(&merged).as_bytes()).unwrap(), merged);
 }
@@ -265,10 +290,11 @@ fn a_policy_is_explained() {
         "Its windows cost 6.1% less than the defaults' (standard error 0.8%, 45 duels).",
         "purge_delay_ms is 2,000 instead of",
         "1 call site asks for long-lived small blocks",
-        "1 call site gets its large blocks back at once: 16.0 MiB",
+        "1 call site comes back for large blocks",
         "hold         +34    9    +6.1%   0.8%     62  may still win",
         "bare        -412   88                      7  proved worse",
-        "    182.3 s  learn -> canary: ",
+        "      0.0 s  start -> learn: the program begins",
+        "    182.3 s  learn -> canary: a strategy is proved cheaper than the default (gain and its error in millionths: 61200, 8100)",
     ] {
         assert!(text.contains(part), "'{part}' is not in:\n{text}");
     }

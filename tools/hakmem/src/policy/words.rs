@@ -4,7 +4,7 @@ use super::file::knob_row;
 use super::learnt::{Learnt, Rival, Sites, Window};
 use super::{Change, Gain, Stage};
 use crate::options::{REASONS, STRATEGIES};
-use crate::text::{bytes, count, counted};
+use crate::text::{count, counted};
 use std::fmt::Write;
 
 const BASELINE: &str = "baseline";
@@ -124,11 +124,8 @@ fn site_lines(sites: &Sites) -> Vec<String> {
         ));
     }
     if sites.keep > 0 {
-        lines.push(format!(
-            "{} large blocks back at once: {} are kept for them at most.",
-            counted(sites.keep, "call site gets its", "call sites get their"),
-            bytes(sites.keep_bytes)
-        ));
+        let sites = counted(sites.keep, "call site comes", "call sites come");
+        lines.push(format!("{sites} back for large blocks: those are kept for a while when they are freed."));
     }
     lines
 }
@@ -178,7 +175,7 @@ fn duel_lines(learnt: &Learnt) -> Vec<String> {
 }
 
 fn history_lines(history: &[Change]) -> Vec<String> {
-    let stage = |stage: Stage| if stage == Stage::Off { "start" } else { stage.name() };
+    let begins = |change: &Change| change.reason == "program_begins" || change.from == Stage::Off;
     let line = |change: &Change| {
         let time = format!("{:.1} s", change.ms as f64 / 1000.0);
         let known = REASONS.iter().find(|(name, ..)| *name == change.reason);
@@ -190,7 +187,8 @@ fn history_lines(history: &[Change]) -> Vec<String> {
             "" => format!(" ({a}, {b})"),
             what => format!(" ({what}: {a}, {b})"),
         };
-        format!("{time:>9}  {} -> {}: {words}{numbers}", stage(change.from), stage(change.to))
+        let from = if begins(change) { "start" } else { change.from.name() };
+        format!("{time:>9}  {from} -> {}: {words}{numbers}", change.to.name())
     };
     history.iter().map(line).collect()
 }
