@@ -327,36 +327,39 @@ impl ReportFolder {
 }
 
 impl ReportFolder {
-    /// The dumps of the program and its children as profiles: the program's last one at `path`, the others beside it.
+    /// The dumps of the program as profiles, its last one at `path` (%p is its number), one written for another reason
+    /// than its end beside it. Those of its children, too, where %p keeps them apart.
     fn profiles_write(&self, path: &Path, outcome: &Outcome) {
-        let own = path_with_pid(path.as_os_str(), outcome.pid);
+        let with_children = path_with_pid(path.as_os_str(), 0) != path_with_pid(path.as_os_str(), 1);
         let names = fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.file_name());
-        let mut has_own = false;
+        let (mut has_own, mut left_count) = (false, 0);
         for name in names {
             let Some((pid, reason)) = dump_name(&name) else { continue };
-            let is_end = pid == outcome.pid && reason == "exit";
-            let mut to = own.clone().into_os_string();
-            if pid != outcome.pid {
-                to.push(format!(".{pid}"));
+            if pid != outcome.pid && !with_children {
+                left_count += 1;
+                continue;
             }
+            let mut to = path_with_pid(path.as_os_str(), pid).into_os_string();
             if reason != "exit" {
                 to.push(format!(".{reason}"));
             }
-            let written = file::read(&self.path.join(&name)).and_then(|profile| {
-                // A child that did nothing of note.
-                if !is_end && profile.recording.sample_count == 0 {
-                    return Ok(());
-                }
-                has_own |= is_end;
-                cmd::record::written(Path::new(&to), &profile)
-            });
+            has_own |= pid == outcome.pid && reason == "exit";
+            let written = file::read(&self.path.join(&name))
+                .and_then(|profile| cmd::record::written(Path::new(&to), &profile));
             if let Err(failure) = written {
                 text::line_to_stderr(&format!("hakmem: {}", failure.line));
             }
         }
         if !has_own {
             let reason = absence_reason(None, outcome);
-            text::line_to_stderr(&format!("hakmem: no profile at {}: {reason}", text::quote(&own)));
+            let path = path_with_pid(path.as_os_str(), outcome.pid);
+            text::line_to_stderr(&format!("hakmem: no profile at {}: {reason}", text::quote(&path)));
+        }
+        if left_count > 0 {
+            let children = text::counted(left_count, "other process", "other processes");
+            text::line_to_stderr(&format!(
+                "hakmem: {children} recorded, too; with %p in FILE each gets its own"
+            ));
         }
     }
 }
