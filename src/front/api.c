@@ -5,9 +5,11 @@
 #include "memory/outside.h"
 #include "memory/purge.h"
 #include "os/os.h"
-#include "watch/site.h"
 
 #include <string.h>
+
+void (*hak_front_on_site_alloc)(uintptr_t site, size_t bytes);
+void (*hak_front_on_site_free)(uintptr_t site, size_t bytes);
 
 HAK_EXPORT const char *hak_version(void) { return HAKMEM_VERSION; }
 
@@ -15,7 +17,7 @@ HAK_EXPORT void *hak_alloc_at(size_t bytes, hak_site_t site) {
     void *block = hak_malloc_inline(bytes, hak_malloc_slow);
     if (!block || !site) return block;
     struct hak_found found = hak_find("hak_alloc_at", block);
-    hak_site_note_alloc(site, found.bytes);
+    if (hak_front_on_site_alloc) hak_front_on_site_alloc(site, found.bytes);
     void (*on_site)(void *, uintptr_t) = HAK_HOOK(watched_site);
     if (HAK_UNLIKELY(on_site != NULL)) on_site(block, site);
     return block;
@@ -23,7 +25,7 @@ HAK_EXPORT void *hak_alloc_at(size_t bytes, hak_site_t site) {
 
 HAK_EXPORT void hak_free_at(void *block, hak_site_t site) {
     if (!block) return;
-    if (site) hak_site_note_free(site, hak_find("hak_free_at", block).bytes);
+    if (site && hak_front_on_site_free) hak_front_on_site_free(site, hak_find("hak_free_at", block).bytes);
     hak_free_inline(block);
 }
 

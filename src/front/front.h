@@ -33,6 +33,10 @@ HAK_INLINE bool hak_front_kept(const struct hak_granule *record, const void *blo
            hak_middle_has(hak_self, hak_row_of(record->words)->class_index, block);
 }
 
+/* --- api.c: who counts by named call sites; start.c sets them --- */
+extern void (*hak_front_on_site_alloc)(uintptr_t site, size_t bytes);
+extern void (*hak_front_on_site_free)(uintptr_t site, size_t bytes);
+
 /* --- misuse.c: one line, then abort --- */
 
 __attribute__((noreturn, cold)) void hak_misuse(const char *function, const void *block);

@@ -15,6 +15,7 @@
 #include "os/os.h"
 #include "rules/options.h"
 #include "watch/crash.h"
+#include "watch/site.h"
 #include "watch/watch.h"
 
 #include <errno.h>
@@ -70,6 +71,8 @@ bool hak_start(void) {
         if (!hak_cas(&key_plus_1, &none, made + 1)) pthread_key_delete(made);
     }
     hak_watch_hang();
+    __atomic_store_n(&hak_front_on_site_alloc, hak_site_note_alloc, __ATOMIC_RELAXED);
+    __atomic_store_n(&hak_front_on_site_free, hak_site_note_free, __ATOMIC_RELAXED);
     uint32_t nobody = 0;
     if (!hak_cas(&started, &nobody, 1)) return true;
     pthread_atfork(NULL, NULL, child_begins); /* may allocate: all is ready */
@@ -111,6 +114,7 @@ __attribute__((constructor(101))) static void program_begins(void) {
     options_read();
     if (HAK_OPT(stats) || hak_options.report[0]) hak_report_at_start();
     if (HAK_OPT(crash_report)) hak_crash_at_start(hak_describe_address);
+    hak_learn_on_shown = hak_watch_publish_learn;
     hak_learn_start();
     hak_report_on_json = hak_learn_json;
     if (hak_options.record[0] && hak_start()) hak_watch_at_start();

@@ -51,6 +51,8 @@ static struct {
 
 static enum hak_evo_policy evo_policy;
 
+void (*hak_learn_on_shown)(const void *shown, size_t bytes);
+
 static bool lock_try(void) {
     uint32_t seen = hak_load_relaxed(&learn.lock), epoch = hak_load_relaxed(&hak_epoch);
     return seen != epoch && hak_cas(&learn.lock, &seen, epoch); /* an older epoch's holder is gone */
@@ -95,6 +97,7 @@ static void cycle_make(uint64_t now) {
     hak_store_relaxed(&learn.epoch, hak_load_relaxed(&hak_epoch));
     learn.is_begun = learn.is_paused = learn.is_open = false;
     learn.limit_ms = learn.looks = 0;
+    if (hak_learn_on_shown) hak_learn_on_shown(&hak_learn_shown, sizeof hak_learn_shown);
     learn.pace = 0;
     memset(&learn.last, 0, sizeof learn.last);
 }

@@ -162,6 +162,8 @@ struct hak_published {
     uint64_t dumps;                                 /* written */
     uint64_t guarded_live, guarded_freed;           /* guarded blocks that live, and that are kept unmapped */
     uint64_t stack_walks, stack_unwinds, stack_repeats; /* how the stacks were had */
+    struct hak_table learn; /* one row, from the first look at learning on: a uint64_t that is odd while the rest is written,
+                               then struct hak_learn_stats of hakmem.h */
 };
 
 extern struct hak_published hakmem_published;

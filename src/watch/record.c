@@ -13,6 +13,7 @@
 #include "rules/options.h"
 #include "watch/draw.h"
 #include "watch/key.h"
+#include "watch/watch.h"
 
 #include <string.h>
 
@@ -72,6 +73,13 @@ static bool tables_map(void) {
     published->start_realtime_ns = hak_os_clock_realtime_ns();
     published->pid = hak_os_pid();
     return true;
+}
+
+void hak_watch_publish_learn(const void *shown, size_t bytes) {
+    struct hak_table *learn = &hakmem_published.learn;
+    learn->row_bytes = bytes;
+    learn->capacity = learn->used = 1;
+    __atomic_store_n(&learn->address, (uintptr_t)shown, __ATOMIC_RELEASE); /* last: a reader looks for it */
 }
 
 /* 0 not yet, 1 somebody is at it, 2 there, 3 refused */

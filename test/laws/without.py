@@ -1,7 +1,7 @@
-"""without.py - deleting src/learn and its lines in start-up leaves a working allocator.
+"""without.py - deleting src/learn, src/watch or both, with their lines in start-up, leaves a working allocator.
 
 A copy of the sources, less the folder and the lines of front/start.c that name it, is built and runs a program. What else
-names the folder would not compile. Where a line of start-up says `hak_LAYER_` or includes "LAYER/...", it is the layer's.
+names the folder would not compile.
 """
 import glob
 import os
@@ -45,22 +45,25 @@ int main(void)
     return waitpid(child, &status, 0) == child && status == 0 ? 0 : 1;
 }
 """
-LAYERS = ["learn"]
+# Each layer, and how start-up names it.
+LAYERS = {"learn": r'\bhak_learn_|"learn/', "watch": r'\bhak_(watch|crash|site)_|"watch/'}
 
 
-def build_without(layer, folder):
+def build_without(layers, folder):
+    layer = " and ".join(layers)
     for part in ("src", "include"):
         shutil.copytree(os.path.join(ROOT, part), os.path.join(folder, part))
-    shutil.rmtree(os.path.join(folder, "src", layer))
+    for name in layers:
+        shutil.rmtree(os.path.join(folder, "src", name))
     start = os.path.join(folder, "src", "front", "start.c")
     with open(start, encoding="utf-8") as file:
         lines = file.read().splitlines(keepends=True)
-    mine = re.compile(rf'\bhak_{layer}_|"{layer}/')
+    mine = re.compile("|".join(LAYERS[name] for name in layers))
     with open(start, "w", encoding="utf-8") as file:
         file.writelines(line for line in lines if not mine.search(line))
     sources = glob.glob(os.path.join(folder, "src", "*", "*.c")) + glob.glob(os.path.join(folder, "src", "*", "*.cc"))
     flags = ["-O1", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-fno-builtin-malloc", "-fno-exceptions",
-             "-fno-rtti", "-fno-strict-aliasing", "-D_GNU_SOURCE", f"-I{folder}/src", f"-I{folder}/include", "-w"]
+             "-fno-rtti", "-fno-strict-aliasing", "-fno-math-errno", "-D_GNU_SOURCE", f"-I{folder}/src", f"-I{folder}/include", "-w"]
     objects = []
     for at, source in enumerate(sources):
         objects.append(os.path.join(folder, f"{at}.o"))
@@ -83,9 +86,9 @@ def main():
     if shutil.which("cc") is None or shutil.which("c++") is None:
         print("a compiler is missing")
         sys.exit(77)
-    for layer in LAYERS:
+    for layers in (["learn"], ["watch"], ["watch", "learn"]):
         with tempfile.TemporaryDirectory() as folder:
-            library = build_without(layer, folder)
+            library = build_without(layers, folder)
             if not library:
                 continue
             source, program = os.path.join(folder, "program.c"), os.path.join(folder, "program")
@@ -94,8 +97,8 @@ def main():
             output("cc", "-O1", "-fno-builtin", "-pthread", "-o", program, source)
             done = subprocess.run([program], env=dict(os.environ, LD_PRELOAD=library), capture_output=True, text=True)
             if done.returncode or done.stderr:
-                breach(f"without src/{layer}: the program ends with {done.returncode}\n{done.stderr}")
-    finish(f"without {', '.join(LAYERS)}: built, runs")
+                breach(f"without {layers}: the program ends with {done.returncode}\n{done.stderr}")
+    finish("without learn, watch, both: built, runs")
 
 
 main()
