@@ -13,7 +13,7 @@ HAK_STATIC((int)HAK_RATING_COUNT_MAX >= (int)HAK_STRATEGY_COUNT);
 HAK_STATIC((int)HAK_STAGE_CHANGE_COUNT_MAX == (int)HAK_HISTORY_MAX);
 HAK_STATIC(HAK_STRATEGY_NAME_BYTES == 16);
 
-struct hak_shown hak_learn_shown;
+HAK_EXPORT struct hak_shown hak_learn_shown; /* `hakmem explain -p` reads it from outside */
 
 static int64_t millionths(double x) { return (int64_t)(x * 1e6 + (x < 0 ? -0.5 : 0.5)); }
 

@@ -5,8 +5,10 @@ mod common;
 use common::{assert_refused, folder, hakmem, output};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 const GOOD: &str = "hakmem-policy 1\nprogram 4c1b0a7e2f3d5b6a redis-server\nlibrary 0.1.0\nruns 3\nstage frozen\n\
                     strategy hold\ngain 61200 8100 45\nknob free_max_mb 64\nrating hold 34 9 62 in\n";
@@ -140,4 +142,100 @@ fn a_program_that_taught_nothing_is_said_so() {
     assert_eq!((code, stdout.as_str()), (Some(7), "out\n"));
     assert!(stderr.contains("hakmem: nothing to explain: "), "{stderr}");
     assert_refused(&mut hakmem(&["explain", "--", "no-such-program"]), 127, "no-such-program");
+}
+
+// --- with the library -------------------------------------------------------------------------------------
+
+/// The library of the build that HAK_TEST_BUILD names, if it learns.
+fn library() -> Option<PathBuf> {
+    let library = PathBuf::from(std::env::var_os("HAK_TEST_BUILD")?).join("libhakmem.so");
+    let bytes = fs::read(&library).ok()?;
+    let fits = bytes.get(18..20) == fs::read("/proc/self/exe").ok()?.get(18..20);
+    let learns = bytes.windows(15).any(|window| window == b"hak_learn_shown");
+    (fits && learns).then_some(library)
+}
+
+/// Allocates in bursts, for as many seconds as it is told.
+const BURSTS: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+int main(int argc, char **argv) {
+    static char *block[40000];
+    time_t end = time(NULL) + atoi(argv[1]);
+    puts("begun");
+    fflush(stdout);
+    while (time(NULL) < end) {
+        for (int i = 0; i < 40000; i++) block[i] = malloc(64 + i % 900), memset(block[i], 1, 64);
+        for (int i = 0; i < 40000; i++) free(block[i]);
+    }
+    return 0;
+}
+"#;
+
+/// What a program taught is written, shown, merged and believed again; and told while it runs.
+#[test]
+fn what_is_learnt_goes_round() {
+    let Some(library) = library() else {
+        eprintln!("skipped: HAK_TEST_BUILD names no build whose library learns");
+        return;
+    };
+    let folder = folder("policy-real");
+    assert!(common::compile(&folder, "bursts", BURSTS, &["-O1", "-fno-builtin", "-Wl,--build-id"]));
+    let (program, policy) = (folder.join("bursts"), folder.join("a.policy"));
+    let start = |policy: &Path, seconds: &str| {
+        let mut command = Command::new(&program);
+        command.arg(seconds).env("LD_PRELOAD", &library).env("HAKMEM_POLICY", policy);
+        command.env("HAKMEM_LEARN_HURRY", "50").stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let child = start(&policy, "6");
+    // Until it says something of itself: the machine may be busy.
+    let pid = child.id().to_string();
+    let until = Instant::now() + Duration::from_secs(5);
+    let told = loop {
+        let (code, stdout, stderr) = output(&mut hakmem(&["explain", "-p", &pid]));
+        if code == Some(0) && stdout.contains("start -> ") {
+            break stdout;
+        }
+        assert!(code == Some(0) || stderr.lines().count() == 1, "{stderr}");
+        assert!(Instant::now() < until, "{stdout}{stderr}");
+        thread::sleep(Duration::from_millis(100));
+    };
+    assert!(
+        told.starts_with(&format!("process {pid}, after ")) && told.contains("What was learnt\n"),
+        "{told}"
+    );
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
+    if !policy.exists() {
+        eprintln!("nothing was learnt in 6 seconds: this machine is too busy");
+        return;
+    }
+    let (code, shown, stderr) = output(&mut hakmem(&["policy", "show", policy.to_str().unwrap()]));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(shown.starts_with("bursts (build-id ") && shown.contains(", 1 run, HAKMEM "), "{shown}");
+    let merged = folder.join("merged.policy");
+    let names = [&policy, &policy, &merged].map(|path| path.to_str().unwrap().to_owned());
+    let (code, _, stderr) = output(&mut hakmem(&["policy", "merge", &names[0], &names[1], "-o", &names[2]]));
+    assert_eq!(code, Some(0), "{stderr}");
+    // The library believes what the tool wrote: it says nothing, and counts on.
+    let end = start(&merged, "1").wait_with_output().unwrap();
+    assert_eq!((end.status.code(), String::from_utf8_lossy(&end.stderr).as_ref()), (Some(0), ""));
+    // And what is damaged neither does.
+    fs::write(&merged, fs::read_to_string(&merged).unwrap().replace("\nlibrary 0", "\nlibrary 7")).unwrap();
+    let end = start(&merged, "1").wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&end.stderr).into_owned();
+    assert!(
+        end.status.code() == Some(0) && said.lines().count() == 1 && said.contains("is ignored"),
+        "{said}"
+    );
+    refused(&merged, "the sum over the file is another");
+}
+
+#[test]
+fn processes_that_show_nothing_are_told_on_one_line() {
+    let own = std::process::id().to_string();
+    assert_refused(&mut hakmem(&["explain", "-p", &own]), 2, &format!("process {own} "));
+    assert_refused(&mut hakmem(&["explain", "-p", "2147483646"]), 2, "there is no process");
 }

@@ -141,7 +141,7 @@ impl Learnt {
             }),
         });
         let history = history.collect();
-        let strategy = text(learn, "frozen_strategy");
+        let strategy = chosen(stage(&text(learn, "stage")), text(learn, "frozen_strategy"), &rivals);
         let gain = Gain {
             millionths: signed(learn, "gain_millionths"),
             error: number(learn, "gain_error_millionths"),
@@ -178,6 +178,13 @@ impl Learnt {
     }
 }
 
+/// In CANARY the one on trial is the best of those that may still win, and `frozen` the one of before.
+pub fn chosen(stage: Stage, frozen: String, rivals: &[Rival]) -> String {
+    let open = rivals.iter().filter(|rival| rival.standing == "in" && rival.duels > 0 && rival.elo > 0);
+    let on_trial = open.max_by_key(|rival| rival.elo).map(|rival| rival.strategy.clone());
+    on_trial.filter(|_| stage == Stage::Canary).unwrap_or(frozen)
+}
+
 /// The knobs of a strategy that this command knows.
 pub fn strategy_knobs(name: &str) -> Vec<(String, u64)> {
     let known = STRATEGIES.iter().find(|(known, ..)| *known == name);
@@ -187,6 +194,6 @@ pub fn strategy_knobs(name: &str) -> Vec<(String, u64)> {
 }
 
 /// Whatever was written there: one line, nothing that a terminal would obey.
-fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     text.chars().take(64).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
