@@ -91,8 +91,15 @@ pub fn row_complete(row: &mut Row, settings: &Settings) {
         Time::Cpu => settings.steady_cpu,
         Time::Wall => settings.steady_wall,
     };
+    // The lowest median first; but who is faster than that one, round by round, is the best.
+    let faster_than = |best: usize| {
+        let alive = row.cells.iter().enumerate().filter(|(at, cell)| *at != best && is_alive(cell));
+        let ratios = alive.map(|(at, cell)| (at, time_ratio(cell, &row.cells[best], &time).median));
+        ratios.filter(|(_, ratio)| *ratio < 1.0).min_by(|a, b| a.1.total_cmp(&b.1)).map(|(at, _)| at)
+    };
+    let fastest = best_by(&row.cells, &timed, &time).map(|first| faster_than(first).unwrap_or(first));
     let (Some(fastest), Some(smallest)) =
-        (best_by(&row.cells, &timed, &time), best_by(&row.cells, &|cell| cell.runs.iter().collect(), &peak))
+        (fastest, best_by(&row.cells, &|cell| cell.runs.iter().collect(), &peak))
     else {
         row.is_steady = false;
         row.cells.iter_mut().for_each(|cell| cell.figures = None);
