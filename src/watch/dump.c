@@ -146,10 +146,10 @@ static bool is_folder(const char *path) {
 
 int hak_dump_write(const char *path, const char *reason) {
     static hak_atomic_u32 busy;
-    uint32_t nobody = 0;
+    uint32_t epoch = hak_load_relaxed(&hak_epoch), seen = hak_load_relaxed(&busy); /* a vanished thread's is nobody's */
     char name[PATH_MAX_BYTES], fresh[PATH_MAX_BYTES + 8];
     if (!path[0]) return -EINVAL;
-    if (!hak_cas(&busy, &nobody, 1)) return -EBUSY;
+    if (seen == epoch || !hak_cas(&busy, &seen, epoch)) return -EBUSY;
     hak_publish_tick(hak_os_clock_ms());
     struct hak_text text = HAK_TEXT(name);
     hak_text_str(&text, path);

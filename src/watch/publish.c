@@ -1,7 +1,7 @@
 /* publish.c - what a reader from outside needs of the allocator itself: where slabs and their bits are, classes, counters.
  *
  * Owns:      the rows of classes and counters.
- * Threads:   whoever has the tick.
+ * Threads:   the start, whoever has the tick, who writes a dump; they write the same numbers.
  */
 #include "watch/sampler.h"
 
@@ -34,7 +34,8 @@ static void geometry_fill(struct hak_geometry *geometry) {
     };
 }
 
-static void fill(struct hak_published *published) {
+void hak_publish_start(void) {
+    struct hak_published *published = &hakmem_published;
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
         const struct hak_class *class = &hak_classes[c];
         classes[c] = (struct hak_class_row){ class->reciprocal, class->block_bytes, class->capacity, class->word_count,
@@ -55,11 +56,10 @@ static void fill(struct hak_published *published) {
 static void heap_add(struct hak_heap *heap, void *sum) { hak_counters_add(sum, &heap->counters); }
 
 void hak_publish_tick(uint64_t now_ms) {
-    static uint64_t last_ms;
+    static hak_atomic_u64 last_ms;
     struct hak_published *published = &hakmem_published;
-    if (!published->geometry_ready) fill(published);
-    if (now_ms - last_ms < COUNTERS_MS) return;
-    last_ms = now_ms;
+    if (now_ms - hak_load_relaxed(&last_ms) < COUNTERS_MS) return;
+    hak_store_relaxed(&last_ms, now_ms);
     struct hak_counters sum = { { 0 } };
     hak_heap_each(heap_add, &sum);
     for (unsigned i = 0; i < HAK_COUNTER_COUNT; i++) __atomic_store_n(&counters.n[i], sum.n[i], __ATOMIC_RELAXED);

@@ -147,7 +147,7 @@ struct hak_published {
     uint64_t start_ns, start_realtime_ns;
     uint64_t timeline_ms;
     uint32_t timeline_sequence;  /* odd while the timeline is being thinned */
-    uint32_t geometry_ready;     /* 1: geometry, classes and counters are there: some 20 ms of visits after the start */
+    uint32_t geometry_ready;     /* 1: geometry, classes and counters are there: since the first allocation */
     char library_version[16];
     struct hak_table stacks, frames, live, threads, timeline, classes, counter_names, counters;
     struct hak_geometry geometry;

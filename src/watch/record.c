@@ -193,8 +193,8 @@ static void sums_alloc(struct hak_stack_row *stack, struct hak_thread_row *threa
         ADD(stack->large_count, count);
         ADD(stack->large_bytes, bytes);
     }
-    if (!stack->first_ns) __atomic_store_n(&stack->first_ns, sample->birth_ns, __ATOMIC_RELAXED);
-    if (!stack->key) __atomic_store_n(&stack->key, sample->key, __ATOMIC_RELAXED);
+    if (!__atomic_load_n(&stack->first_ns, __ATOMIC_RELAXED)) __atomic_store_n(&stack->first_ns, sample->birth_ns, __ATOMIC_RELAXED);
+    if (!__atomic_load_n(&stack->key, __ATOMIC_RELAXED)) __atomic_store_n(&stack->key, sample->key, __ATOMIC_RELAXED);
     __atomic_store_n(&stack->last_ns, sample->birth_ns, __ATOMIC_RELAXED);
     ADD(thread->alloc_samples, 1);
     ADD(thread->alloc_count, count);

@@ -62,7 +62,9 @@ void hak_timeline_clear(void);
 
 /* --- publish.c --- */
 
-/* Where slabs, classes and counters are; every so often the counters' sums. */
+/* Where slabs, classes and counters are: the region is there. */
+void hak_publish_start(void);
+/* Every so often the counters' sums. */
 void hak_publish_tick(uint64_t now_ms);
 
 /* --- dump.c --- */

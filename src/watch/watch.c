@@ -17,7 +17,7 @@
 #include <errno.h>
 #include <string.h>
 
-static uint64_t rate_asked;   /* of recording, 0: it is off */
+static _Atomic(uint64_t) rate_asked;   /* of recording, 0: it is off */
 static uint64_t option_seen;  /* of sample_bytes, when rate_asked was set */
 static uint64_t dump_over_mb; /* the next resident size that makes a dump */
 static unsigned pid_started;
@@ -85,16 +85,23 @@ static void threshold_look(void) {
     dump_automatic("resident");
 }
 
+/* One at a time: a dump may take longer than the time between two ticks. Who holds it in a child's past holds it no more. */
+static hak_atomic_u32 ticking;
+
 static void on_tick(struct hak_heap *heap, uint64_t now_ms) {
     (void)heap;
     static uint64_t threshold_ms;
+    uint32_t epoch = hak_load_relaxed(&hak_epoch), seen = hak_load_relaxed(&ticking);
+    if (seen == epoch || !hak_cas(&ticking, &seen, epoch)) return;
     hak_publish_tick(now_ms);
     control_look();
     if (rate_asked && option_seen != HAK_OPT(sample_bytes)) record(HAK_OPT(sample_bytes));
     hak_timeline_tick(now_ms);
-    if (now_ms - threshold_ms < 100) return;
-    threshold_ms = now_ms;
-    threshold_look();
+    if (now_ms - threshold_ms >= 100) {
+        threshold_ms = now_ms;
+        threshold_look();
+    }
+    hak_store_release(&ticking, 0);
 }
 
 static void on_shortage(void) {
@@ -103,7 +110,10 @@ static void on_shortage(void) {
     if (rate_asked && hak_options.record[0] && hak_cas(&told, &nobody, 1)) dump_automatic("shortage");
 }
 
-void hak_watch_hang(void) { hak_store_release(&hak_hooks.tick, on_tick); }
+void hak_watch_hang(void) {
+    hak_publish_start();
+    hak_store_release(&hak_hooks.tick, on_tick);
+}
 
 void hak_watch_at_start(void) {
     pid_started = hak_os_pid();
