@@ -48,7 +48,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->returned = dirty ? 0 : hak_slab_pages(class);
     hak_absent_note((int64_t)hak_word_count(slab->returned) << hak_slab_page_shift(class));
     slab->cold = 0;
-    slab->frontier = dirty ? UINT16_MAX : 0;
+    slab->frontier = 0;
     hak_store_relaxed(&slab->counted_pages, 0);
     slab->returned_once = 0;
     struct hak_row *row = hak_slab_row(slab);

@@ -66,7 +66,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
     uint8_t returned_once;                /* under claim: pages of it went back since it was cut */
     uint8_t page_shift;                   /* hak_slab_page_shift() of its class */
     _Atomic(uint16_t) counted_pages;      /* written under claim: counted in hak_purge.free_bytes */
-    uint16_t frontier;                    /* a hint: blocks from here on were not handed out yet, and may not be resident */
+    uint16_t frontier;                    /* a hint: blocks from here on were not handed out since it was cut */
 };
 HAK_STATIC(sizeof(struct hak_slab) == HAK_LINE);
 

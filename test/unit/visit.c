@@ -37,6 +37,17 @@ static void words_are_taken_by_windows(void **state) {
         }
         assert_int_equal(live_slabs(c), 1);
         assert_int_equal(live_blocks(c), capacity);
+        unsigned page = 4096 / hak_classes[c].block_bytes, step = page < 1 ? 1 : page < window ? page : window;
+        assert_true(visits <= (capacity + step - 1) / step + hak_classes[c].word_count); /* by the page, as they are new */
+        unsigned last = capacity - 1; /* it keeps the slab */
+        for (unsigned i = 0; i < last; i++) block_give(heap, blocks[i]);
+        hak_bin_put_back(heap, c);
+        visits = 0;
+        for (unsigned i = 0; i < last; i++) {
+            uint64_t before = counted(heap, HAK_C_visit_next_word) + counted(heap, HAK_C_visit_partial);
+            blocks[i] = block_take(heap, c);
+            visits += counted(heap, HAK_C_visit_next_word) + counted(heap, HAK_C_visit_partial) != before;
+        }
         assert_true(visits <= (capacity + window - 1) / window + hak_classes[c].word_count);
         for (unsigned i = 0; i < capacity; i++) block_give(heap, blocks[i]);
         assert_int_equal(live_blocks(c), 0);
