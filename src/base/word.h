@@ -70,6 +70,17 @@ HAK_INLINE struct hak_word_part hak_word_lowest(uint64_t word, unsigned most) {
     return (struct hak_word_part){ word & ~UINT64_C(0) >> (63 - last), wanted };
 }
 
+/* Is bit `index` modulo 64 set? gcc takes cl for the shift, and moves what is there. */
+HAK_INLINE bool hak_word_has(uint64_t word, uint64_t index) {
+#if defined(__x86_64__)
+    bool has;
+    __asm__("btq %2, %1" : "=@ccc"(has) : "r"(word), "r"(index));
+    return has;
+#else
+    return word >> (index & 63) & 1;
+#endif
+}
+
 HAK_INLINE size_t hak_round_up(size_t n, size_t power_of_two) { return (n + power_of_two - 1) & ~(power_of_two - 1); }
 HAK_INLINE size_t hak_round_down(size_t n, size_t power_of_two) { return n & ~(power_of_two - 1); }
 

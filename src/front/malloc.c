@@ -96,7 +96,7 @@ HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
             class_index = hak_class_of(bytes);
             void *block = hak_middle_take(heap, class_index);
             if (HAK_LIKELY(block != NULL)) return block;
-            if (!hak_heap_is_none(heap)) hak_middle_of(heap, class_index)->run = 0;
+            if (!hak_heap_is_none(heap)) hak_middle_of(heap, class_index)->state = 0;
         }
         struct hak_bin *bin = &heap->bin[class_index];
         uint64_t word = bin->word;
@@ -151,9 +151,15 @@ static HAK_NOINLINE void free_further(void *block) {
 }
 
 HAK_NOINLINE void hak_free_slow(void *block) {
-    const struct hak_granule *record = hak_front_middle(block);
-    if (HAK_LIKELY(record != NULL)) hak_middle_free(hak_self, record, block, "free");
-    else free_further(block);
+    struct hak_heap *heap = hak_self;
+    if (HAK_LIKELY(hak_region_holds(block))) {
+        const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
+        if (HAK_LIKELY(hak_load_relaxed(&record->owner) == hak_slab_owner_mark(heap, HAK_CLASS_COUNT))) {
+            hak_middle_free(heap, record, block, "free");
+            return;
+        }
+    }
+    free_further(block);
 }
 
 HAK_NOINLINE void hak_free_event(void *block) {

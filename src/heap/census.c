@@ -21,7 +21,7 @@ static void heap_add(struct hak_heap *heap, void *context) {
         if (c <= HAK_SMALL_CLASS_MAX) continue;
         const struct hak_middle *middle = hak_middle_of(heap, c);
         census->handed[c] += __atomic_load_n(&middle->handed, __ATOMIC_RELAXED);
-        census->live[c] -= __atomic_load_n(&middle->count, __ATOMIC_RELAXED);
+        census->live[c] -= hak_middle_count(middle);
     }
     for (unsigned i = 0; i < HAK_BATCHES; i++) {
         const struct hak_batch *batch = &heap->batch[i];

@@ -46,8 +46,8 @@ static void heap_blank(struct hak_heap *heap, void *survivor) {
     heap->pending = 0;
     for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++) { /* clear in the row, or set already if being given back */
         struct hak_middle *middle = &heap->middle[i];
-        for (; middle->count > 0; middle->count--) {
-            char *block = middle->block[middle->count - 1];
+        for (unsigned count = hak_middle_count(middle); count > 0; middle->state = --count) {
+            char *block = middle->block[count - 1];
             struct hak_row *row = hak_row_of(hak_granule_at(hak_granule_of(block))->words);
             size_t index = (size_t)(block - row->start) / row->block_bytes;
             hak_store_release(&row->word[index / 64], hak_load_relaxed(&row->word[index / 64]) | UINT64_C(1) << index % 64);

@@ -34,15 +34,15 @@ struct hak_shelf {
 enum { HAK_RARE_BLOCKS = 32 };
 
 /* The blocks above 1 KiB of one class that their owner freed last: heap/middle.c. */
-enum { HAK_MIDDLE_BLOCKS = 6, HAK_MIDDLE_RUN = 16, HAK_MIDDLE_CLASSES = HAK_CLASS_COUNT - HAK_SMALL_CLASS_MAX - 1 };
+enum { HAK_MIDDLE_CLASSES = HAK_CLASS_COUNT - HAK_SMALL_CLASS_MAX - 1 };
+enum { HAK_MIDDLE_BLOCKS = 6, HAK_MIDDLE_RUN = 16, HAK_MIDDLE_ONE_RUN = 1 << 16 };
 struct hak_middle {
-    uint16_t count;
-    uint16_t run; /* frees since the last malloc of the class */
+    uint32_t state; /* how many there are; from bit 16 on, frees since the last malloc */
     uint32_t block_bytes;
     uint64_t handed; /* to the program, since the heap was born */
     void *block[HAK_MIDDLE_BLOCKS]; /* NULL from count on */
 };
-HAK_STATIC(sizeof(struct hak_middle) == HAK_LINE);
+HAK_STATIC(sizeof(struct hak_middle) == HAK_LINE && (int)HAK_MIDDLE_BLOCKS < (int)HAK_MIDDLE_ONE_RUN);
 
 /* Blocks of one word of another heap's slab, to be given back in one go. */
 enum { HAK_BATCHES = 32 };
@@ -138,7 +138,12 @@ void hak_visit_chores_due(struct hak_heap *heap);
 /* --- blocks above 1 KiB (heap/middle.c) --- */
 
 HAK_INLINE struct hak_middle *hak_middle_of(struct hak_heap *heap, unsigned class_index) {
-    return &heap->middle[class_index - HAK_SMALL_CLASS_MAX - 1];
+    struct hak_middle *middle = &heap->middle[class_index - HAK_SMALL_CLASS_MAX - 1];
+    __asm__("" : "+r"(middle)); /* one register: gcc would make each field's address of heap and class again */
+    return middle;
+}
+HAK_INLINE unsigned hak_middle_count(const struct hak_middle *middle) {
+    return __atomic_load_n(&middle->state, __ATOMIC_RELAXED) & (HAK_MIDDLE_ONE_RUN - 1);
 }
 /* The owner frees a block; misuse of `function`, if no live one starts there. */
 void hak_middle_free(struct hak_heap *heap, const struct hak_granule *record, char *block, const char *function);
@@ -154,14 +159,14 @@ void hak_middle_chores(struct hak_heap *heap);
 /* The block of a class above 1 KiB that was freed last; NULL: none is kept. Fork: count first, then it is out. */
 HAK_INLINE void *hak_middle_take(struct hak_heap *heap, unsigned class_index) {
     struct hak_middle *middle = hak_middle_of(heap, class_index);
-    unsigned count = middle->count;
+    unsigned count = hak_middle_count(middle);
     if (count == 0) return NULL;
-    __atomic_store_n(&middle->count, (uint16_t)--count, __ATOMIC_RELEASE);
-    middle->run = 0;
+    void **place = &middle->block[count - 1];
+    __atomic_store_n(&middle->state, count - 1, __ATOMIC_RELEASE); /* the run ends */
     middle->handed++;
     heap->free_sum -= middle->block_bytes;
-    void *block = middle->block[count];
-    middle->block[count] = NULL;
+    void *block = *place;
+    *place = NULL;
     return block;
 }
 

@@ -28,7 +28,7 @@ bool hak_middle_has(struct hak_heap *heap, unsigned class_index, const void *blo
 void hak_middle_collect(struct hak_heap *heap, struct hak_slab *slab) {
     if (slab->class_index <= HAK_SMALL_CLASS_MAX) return;
     const struct hak_middle *middle = hak_middle_of(heap, slab->class_index);
-    for (uint32_t i = 0; i < middle->count; i++) {
+    for (unsigned i = 0; i < hak_middle_count(middle); i++) {
         char *block = middle->block[i];
         if (hak_slab_of(hak_granule_at(hak_granule_of(block))) != slab) continue;
         size_t index = (size_t)(block - hak_slab_start(slab)) / middle->block_bytes;
@@ -47,10 +47,9 @@ static void row_free(struct hak_heap *heap, struct hak_row *row, unsigned index)
 }
 
 static void flush_class(struct hak_heap *heap, struct hak_middle *middle) {
-    while (middle->count > 0) {
-        unsigned count = middle->count - 1u;
-        char *block = middle->block[count];
-        __atomic_store_n(&middle->count, (uint16_t)count, __ATOMIC_RELEASE);
+    for (unsigned count; (count = hak_middle_count(middle)) > 0;) {
+        char *block = middle->block[--count];
+        __atomic_store_n(&middle->state, middle->state - 1, __ATOMIC_RELEASE);
         middle->block[count] = NULL;
         hak_free_note_in(&heap->free_sum, -(int64_t)middle->block_bytes);
         const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
@@ -85,33 +84,32 @@ static HAK_NOINLINE void free_to_row(struct hak_heap *heap, struct hak_row *row,
     unsigned class_index = row->class_index;
     struct hak_middle *middle = hak_middle_of(heap, class_index);
     row_free(heap, row, index);
-    if (middle->run > HAK_MIDDLE_RUN) { /* nobody takes any: what is kept would keep its slabs from ending */
-        middle->run = HAK_MIDDLE_RUN;
-        flush_class(heap, middle);
-    }
+    if (middle->state < HAK_MIDDLE_RUN * HAK_MIDDLE_ONE_RUN) middle->state += HAK_MIDDLE_ONE_RUN;
+    else flush_class(heap, middle); /* nobody takes any: what is kept would keep its slabs from ending */
     if ((heap->clock_in -= (int32_t)bytes) <= 0) chores(heap, class_index);
 }
 
+/* Few values at a time, or it saves six registers: what can be settled is settled at once, by branches never taken. */
 void hak_middle_free(struct hak_heap *heap, const struct hak_granule *record, char *block, const char *function) {
     struct hak_row *row = hak_row_of(record->words);
-    unsigned __int128 product = (unsigned __int128)(uint64_t)(block - row->start) * record->reciprocal;
-    uint64_t index = (uint64_t)(product >> 64);
-    uint32_t bytes = row->block_bytes;
     struct hak_middle *middle = hak_middle_of(heap, row->class_index);
-    uint64_t count = middle->count;
     /* all of them, without a branch: how many there are is anybody's guess */
     bool is_kept = middle->block[0] == block;
 #pragma GCC unroll 8
     for (unsigned i = 1; i < HAK_MIDDLE_BLOCKS; i++) is_kept |= middle->block[i] == block;
-    bool is_free = hak_load_relaxed(&row->word[index / 64]) >> index % 64 & 1;
-    if (HAK_UNLIKELY((uint64_t)product >= record->reciprocal || is_free | is_kept)) hak_slab_misuse(function, block);
-    if (HAK_UNLIKELY((count == HAK_MIDDLE_BLOCKS) | (++middle->run > HAK_MIDDLE_RUN))) {
+    if (HAK_UNLIKELY(is_kept)) hak_slab_misuse(function, block);
+    unsigned __int128 product = (unsigned __int128)(uint64_t)(block - row->start) * record->reciprocal;
+    uint64_t index = (uint64_t)(product >> 64);
+    if (HAK_UNLIKELY((uint64_t)product >= record->reciprocal)) hak_slab_misuse(function, block);
+    if (HAK_UNLIKELY(hak_word_has(hak_load_relaxed(&row->word[index / 64]), index))) hak_slab_misuse(function, block);
+    uint32_t state = middle->state, count = state & (HAK_MIDDLE_ONE_RUN - 1), bytes = row->block_bytes;
+    if (HAK_UNLIKELY((count == HAK_MIDDLE_BLOCKS) | (state >= HAK_MIDDLE_RUN * HAK_MIDDLE_ONE_RUN))) {
         free_to_row(heap, row, (unsigned)index);
         return;
     }
     middle->block_bytes = bytes;
     middle->block[count] = block;
-    __atomic_store_n(&middle->count, (uint16_t)(count + 1), __ATOMIC_RELEASE); /* a forked child finds a block for each */
+    __atomic_store_n(&middle->state, state + HAK_MIDDLE_ONE_RUN + 1, __ATOMIC_RELEASE); /* a forked child finds a block for each */
     heap->free_sum += bytes;
     if (HAK_UNLIKELY((heap->clock_in -= (int32_t)bytes) <= 0)) chores(heap, row->class_index);
 }

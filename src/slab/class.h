@@ -46,7 +46,7 @@ void hak_window_set(size_t word_bytes);
 /* The class of a size from 1 to HAK_SLAB_BLOCK_BYTES_MAX. */
 HAK_INLINE unsigned hak_class_of(size_t bytes) {
     if (bytes <= HAK_SMALL_BYTES_MAX) return (unsigned)((bytes + 15) >> 4);
-    unsigned exponent = 63u - (unsigned)__builtin_clzll(bytes - 1); /* 10 to 14 */
+    unsigned exponent = (unsigned)__builtin_clzll(bytes - 1) ^ 63; /* 10 to 14; gcc knows no 63 - bsr ^ 63 */
     return HAK_SMALL_CLASS_MAX + 1 + 8 * (exponent - 10) + (unsigned)((bytes - 1) >> (exponent - 3)) - 8;
 }
 

@@ -40,7 +40,7 @@ static inline void audit_sums(struct hak_heap *heap, void *context) {
     struct audit *audit = context;
     audit->free_bytes -= heap->free_sum;
     for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++)
-        audit->free_bytes += (int64_t)heap->middle[i].count * heap->middle[i].block_bytes;
+        audit->free_bytes += (int64_t)hak_middle_count(&heap->middle[i]) * heap->middle[i].block_bytes;
 }
 
 /* `others`: granules that the test itself holds, or that a heap's failed birth keeps. */
