@@ -156,8 +156,8 @@ static void on_kept(struct hak_heap *heap, unsigned class_index) {
         return;
     }
     const struct hak_middle *middle = hak_middle_of(heap, class_index);
-    uint64_t at_hand = hak_word_count(heap->bin[class_index].word) + middle->count;
-    if (middle->count && (watch->drawn[class_index] != hak_load_relaxed(&generation) ||
+    uint64_t at_hand = hak_word_count(heap->bin[class_index].word) + hak_middle_count(middle);
+    if (hak_middle_count(middle) && (watch->drawn[class_index] != hak_load_relaxed(&generation) ||
                           allocated(heap, class_index) + at_hand > watch->due[class_index]))
         hak_middle_flush_class(heap, class_index);
     if (heap->clock_in + heap->clock_rest <= 0 || heap->batches) hak_middle_chores(heap);
