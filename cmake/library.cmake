@@ -22,7 +22,8 @@ set(hakmem_flags
     $<$<BOOL:${HAKMEM_WERROR}>:-Werror>)
 # (clang: a | that saves a branch is meant, and gcc's attribute `copy` is unknown to it.)
 # The debug checks must not change what a release does; the release must not carry them.
-set(hakmem_debug_flags -DHAK_DEBUG -O1 -g -fno-omit-frame-pointer)
+# -foptimize-sibling-calls: malloc leaves to its slow path by a jump, where the caller is found by the return address.
+set(hakmem_debug_flags -DHAK_DEBUG -O1 -g -fno-omit-frame-pointer -foptimize-sibling-calls)
 
 function(hakmem_objects target)
     add_library(${target} OBJECT ${hakmem_sources})

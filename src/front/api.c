@@ -14,7 +14,9 @@ void (*hak_front_on_site_free)(uintptr_t site, size_t bytes);
 HAK_EXPORT const char *hak_version(void) { return HAKMEM_VERSION; }
 
 HAK_EXPORT void *hak_alloc_at(size_t bytes, hak_site_t site) {
-    void *block = hak_malloc_inline(bytes, hak_malloc_slow);
+    /* a site that is named needs no stack */
+    void *block = site ? hak_malloc_from(bytes, (const void *)(uintptr_t)site, hak_self->stack_top)
+                       : hak_malloc_from(bytes, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
     if (!block || !site) return block;
     struct hak_found found = hak_find("hak_alloc_at", block);
     if (hak_front_on_site_alloc) hak_front_on_site_alloc(site, found.bytes);
@@ -30,7 +32,7 @@ HAK_EXPORT void hak_free_at(void *block, hak_site_t site) {
 }
 
 HAK_EXPORT struct hak_block hak_alloc_at_least(size_t bytes) {
-    struct hak_block result = { hak_malloc_inline(bytes, hak_malloc_slow), 0 };
+    struct hak_block result = { hak_malloc_from(bytes, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa()), 0 };
     if (result.ptr) result.bytes = hak_find("hak_alloc_at_least", result.ptr).bytes;
     return result;
 }

@@ -12,6 +12,17 @@
 /* Options, region, thread key: before the first block. False: no address space. Idempotent, any thread. */
 bool hak_start(void);
 
+/* hak_malloc_inline()'s slow exit for those who do not leave by a tail call, and then say who asked. */
+HAK_INLINE void *hak_malloc_none(size_t bytes) {
+    (void)bytes;
+    return NULL;
+}
+void *hak_malloc_slow_from(size_t bytes, const void *address, uintptr_t stack);
+HAK_INLINE void *hak_malloc_from(size_t bytes, const void *address, uintptr_t stack) {
+    void *block = hak_malloc_inline(bytes, hak_malloc_none);
+    return HAK_LIKELY(block != NULL) ? block : hak_malloc_slow_from(bytes, address, stack);
+}
+
 /* The calling thread's heap, made if it has none yet; NULL when memory is short. */
 HAK_INLINE struct hak_heap *hak_front_heap(void) {
     struct hak_heap *heap = hak_self;
@@ -23,13 +34,13 @@ HAK_INLINE struct hak_heap *hak_front_heap(void) {
 HAK_INLINE const struct hak_granule *hak_front_middle(const void *block) {
     if (HAK_UNLIKELY(!hak_region_holds(block))) return NULL;
     const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
-    bool is_own = hak_load_relaxed(&record->owner) == hak_slab_owner_mark(hak_self, HAK_CLASS_COUNT);
+    bool is_own = hak_load_relaxed(&record->owner) == hak_slab_owner_mark(hak_self, HAK_SMALL_CLASS_MAX + 1);
     return HAK_LIKELY(is_own) ? record : NULL;
 }
 
 /* Is the block of this record free, and kept for the calling thread's next malloc? */
 HAK_INLINE bool hak_front_kept(const struct hak_granule *record, const void *block) {
-    return hak_load_relaxed(&record->owner) == hak_slab_owner_mark(hak_self, HAK_CLASS_COUNT) &&
+    return hak_load_relaxed(&record->owner) == hak_slab_owner_mark(hak_self, HAK_SMALL_CLASS_MAX + 1) &&
            hak_middle_has(hak_self, hak_row_of(record->words)->class_index, block);
 }
 
@@ -78,6 +89,6 @@ void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t
 /* A visit found no memory: once more after giving back all that is free; sets errno if that does not help. */
 void *hak_front_short(struct hak_heap *heap, unsigned class_index);
 void *hak_front_aligned(size_t align, size_t bytes);
-void *hak_front_realloc(const char *function, void *block, size_t bytes);
+void *hak_front_realloc(const char *function, void *block, size_t bytes, const void *address, uintptr_t stack);
 
 #endif

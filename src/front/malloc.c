@@ -7,6 +7,7 @@
  */
 #include "front/front.h"
 
+#include "heap/pool.h"
 #include "memory/outside.h"
 #include "memory/purge.h"
 #include "os/os.h"
@@ -68,14 +69,14 @@ void *hak_front_short(struct hak_heap *heap, unsigned class_index) {
     if (!heap->is_short) {
         heap->is_short = 1;
         hak_heap_collect(heap);
-        block = heap->bin[class_index].word ? NULL : hak_visit(hak_classes[class_index].block_bytes, heap, class_index);
+        block = hak_bin_of(heap, class_index)->word ? NULL : hak_visit_any(hak_classes[class_index].block_bytes, heap, class_index);
         heap->is_short = 0;
         return block ? block : out_of_memory();
     }
     return NULL;
 }
 
-static HAK_NOINLINE void *malloc_first(size_t bytes) {
+static HAK_NOINLINE void *malloc_first(size_t bytes) { /* of a thread; no class is split in its heap yet, or little is lost */
     struct hak_heap *heap = hak_front_heap();
     if (!heap) return out_of_memory();
     return hak_malloc_inline(bytes, hak_malloc_slow); /* the thread key's own allocation may have filled the bin */
@@ -104,9 +105,30 @@ HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
             bin->word = word & (word - 1);
             return bin->base + hak_word_first(word) * (size_t)hak_classes[class_index].block_bytes;
         }
+        if (HAK_UNLIKELY(hak_heap_is_none(heap))) return malloc_first(bytes);
+        if (bytes != 0) return hak_visit(bytes, heap, class_index);
     }
-    if (HAK_UNLIKELY(hak_heap_is_none(heap))) return malloc_first(bytes);
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->split) >> ((class_index - 1) & 63) & 1)) {
+        if (HAK_UNLIKELY(hak_heap_is_none(heap))) return malloc_first(bytes);
+        return hak_pool_malloc(bytes, heap, class_index, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
+    }
     return hak_visit(bytes, heap, class_index);
+}
+
+/* For those that do not leave by a tail call: who asked is said, not found on the stack. */
+HAK_NOINLINE void *hak_malloc_slow_from(size_t bytes, const void *address, uintptr_t stack) {
+    struct hak_heap *heap = hak_self;
+    unsigned class_index = bytes ? (unsigned)((bytes + 15) >> 4) : 1;
+    bool zeroed;
+    if (HAK_UNLIKELY(bytes > HAK_SLAB_BLOCK_BYTES_MAX)) return hak_front_large(bytes, 1, address, stack, &zeroed);
+    if (HAK_UNLIKELY(hak_heap_is_none(heap))) return hak_malloc_slow(bytes);
+    if (bytes <= HAK_SMALL_BYTES_MAX && HAK_UNLIKELY(hak_heap_is_split(heap, class_index)))
+        return hak_pool_malloc(bytes, heap, class_index, address, stack);
+    heap->from_address = address;
+    heap->from_stack = stack;
+    void *block = hak_malloc_slow(bytes);
+    heap->from_address = NULL;
+    return block;
 }
 
 HAK_EXPORT void *malloc(size_t bytes) { return hak_malloc_inline(bytes, hak_malloc_slow); }
@@ -154,7 +176,7 @@ HAK_NOINLINE void hak_free_slow(void *block) {
     struct hak_heap *heap = hak_self;
     if (HAK_LIKELY(hak_region_holds(block))) {
         const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
-        if (HAK_LIKELY(hak_load_relaxed(&record->owner) == hak_slab_owner_mark(heap, HAK_CLASS_COUNT))) {
+        if (HAK_LIKELY(hak_load_relaxed(&record->owner) == hak_slab_owner_mark(heap, HAK_SMALL_CLASS_MAX + 1))) {
             hak_middle_free(heap, record, block, "free");
             return;
         }
@@ -188,7 +210,7 @@ HAK_EXPORT void *calloc(size_t count, size_t each) {
     size_t bytes;
     if (HAK_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) return out_of_memory();
     if (HAK_UNLIKELY(bytes > HAK_SLAB_BLOCK_BYTES_MAX)) return calloc_large(bytes);
-    void *block = hak_malloc_inline(bytes, hak_malloc_slow);
+    void *block = hak_malloc_from(bytes, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
     return HAK_LIKELY(block != NULL) ? memset(block, 0, bytes) : NULL;
 }
 

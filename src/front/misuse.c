@@ -94,7 +94,7 @@ static struct place place_of(const void *address) {
         place.start = record->start + block * place.bytes;
         uint64_t set = hak_load_acquire(&record->words[block / 64]) | hak_load_acquire(&hak_slab_remote(slab)[block / 64]);
         if (owner == hak_slab_owner_mark(hak_self, slab->class_index)) { /* handed to the bin, not yet to the program */
-            struct hak_bin *bin = &hak_self->bin[slab->class_index];
+            struct hak_bin *bin = hak_bin_of(hak_self, slab->class_index);
             uint64_t ahead = (uint64_t)(place.start - bin->base) / place.bytes;
             if (bin->word && place.start >= bin->base && ahead < 64) set |= (bin->word >> ahead & 1) << block % 64;
             if (hak_front_kept(record, place.start)) set |= UINT64_C(1) << block % 64;

@@ -22,6 +22,11 @@
 
 /* front/front.h, which C++ cannot read: its structs are made of C's atomics */
 extern "C" __attribute__((visibility("hidden"))) void *hak_front_aligned(size_t align, size_t bytes);
+extern "C" __attribute__((visibility("hidden"))) void *hak_malloc_slow_from(size_t bytes, const void *address, uintptr_t stack);
+
+/* Who called the operator, whose fast path left to us by a tail call. */
+struct caller { const void *address; uintptr_t stack; };
+#define CALLER() (caller{__builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa()})
 
 extern "C" {
 typedef void handler_function(void);
@@ -57,9 +62,9 @@ static handler_function *handler_get(void) {
 }
 
 /* One try: an alignment that is no power of two has no block; what malloc aligns anyway needs no other path. */
-static void *block_try(size_t size, size_t alignment) {
+static void *block_try(size_t size, size_t alignment, caller from) {
     if (alignment <= HAK_NEW_ALIGNMENT)
-        return hak_malloc_slow(size);
+        return hak_malloc_slow_from(size, from.address, from.stack);
     return hak_front_aligned(alignment, size);
 }
 
@@ -67,11 +72,11 @@ static bool is_power_of_two(size_t number) {
     return number && !(number & (number - 1));
 }
 
-static HAK_COLD void *block_or_throw(size_t size, size_t alignment) {
+static HAK_COLD void *block_or_throw(size_t size, size_t alignment, caller from) {
     if (!is_power_of_two(alignment))
         bad_alloc_throw(size);
     for (;;) {
-        void *block = block_try(size, alignment);
+        void *block = block_try(size, alignment, from);
         if (HAK_LIKELY(block != nullptr))
             return block;
         handler_function *handler = handler_get();
@@ -81,12 +86,12 @@ static HAK_COLD void *block_or_throw(size_t size, size_t alignment) {
     }
 }
 
-static HAK_COLD void *block_or_null(size_t size, size_t alignment) noexcept
+static HAK_COLD void *block_or_null(size_t size, size_t alignment, caller from) noexcept
 {
     if (!is_power_of_two(alignment))
         return nullptr;
     for (;;) {
-        void *block = block_try(size, alignment);
+        void *block = block_try(size, alignment, from);
         handler_function *handler = block ? nullptr : handler_get();
         if (!handler)
             return block;
@@ -95,7 +100,7 @@ static HAK_COLD void *block_or_null(size_t size, size_t alignment) noexcept
     }
 }
 
-void *hak_new_slow(size_t size) { return block_or_throw(size, HAK_NEW_ALIGNMENT); }
-void *hak_new_aligned_slow(size_t size, size_t alignment) { return block_or_throw(size, alignment); }
-void *hak_new_nothrow_slow(size_t size) { return block_or_null(size, HAK_NEW_ALIGNMENT); }
-void *hak_new_aligned_nothrow_slow(size_t size, size_t alignment) { return block_or_null(size, alignment); }
+void *hak_new_slow(size_t size) { return block_or_throw(size, HAK_NEW_ALIGNMENT, CALLER()); }
+void *hak_new_aligned_slow(size_t size, size_t alignment) { return block_or_throw(size, alignment, CALLER()); }
+void *hak_new_nothrow_slow(size_t size) { return block_or_null(size, HAK_NEW_ALIGNMENT, CALLER()); }
+void *hak_new_aligned_nothrow_slow(size_t size, size_t alignment) { return block_or_null(size, alignment, CALLER()); }

@@ -13,8 +13,8 @@
 
 enum { MOVE_BYTES_MIN = 1 << 20 };
 
-static void *copy_to_new(void *block, size_t old_bytes, size_t bytes) {
-    void *fresh = hak_malloc_inline(bytes, hak_malloc_slow);
+static void *copy_to_new(void *block, size_t old_bytes, size_t bytes, const void *address, uintptr_t stack) {
+    void *fresh = hak_malloc_from(bytes, address, stack);
     if (!fresh) return NULL; /* the old block stays */
     memcpy(fresh, block, old_bytes < bytes ? old_bytes : bytes);
     hak_free_inline(block);
@@ -34,7 +34,8 @@ static void *resize_in_place_or_move(struct hak_granule *record, void *block, si
     return moved;
 }
 
-static void *resize_large(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
+static void *resize_large(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes, const void *address,
+                          uintptr_t stack) {
     if (bytes > HAK_SLAB_BLOCK_BYTES_MAX) {
         uint32_t (*lift)(void *) = HAK_HOOK(large_lift);
         uint32_t lifted = HAK_UNLIKELY(lift != NULL) ? lift(block) : 0;
@@ -43,11 +44,11 @@ static void *resize_large(struct hak_granule *record, void *block, size_t old_by
             HAK_HOOK(large_lay)(hak_self, lifted, resized ? resized : block, old_bytes, resized ? bytes : old_bytes);
         if (resized) return resized;
     }
-    return copy_to_new(block, old_bytes, bytes);
+    return copy_to_new(block, old_bytes, bytes, address, stack);
 }
 
-void *hak_front_realloc(const char *function, void *block, size_t bytes) {
-    if (!block) return hak_malloc_inline(bytes, hak_malloc_slow);
+void *hak_front_realloc(const char *function, void *block, size_t bytes, const void *address, uintptr_t stack) {
+    if (!block) return hak_malloc_from(bytes, address, stack);
     struct hak_found found = hak_find(function, block);
     if (bytes == 0) { /* as glibc does; C23 leaves it undefined */
         hak_free_inline(block);
@@ -57,17 +58,19 @@ void *hak_front_realloc(const char *function, void *block, size_t bytes) {
         errno = ENOMEM;
         return NULL;
     }
-    if (found.large) return resize_large(found.record, block, found.bytes, bytes);
+    if (found.large) return resize_large(found.record, block, found.bytes, bytes, address, stack);
     if (bytes <= found.bytes && bytes > found.bytes / 2) return block;
     if (bytes <= HAK_SLAB_BLOCK_BYTES_MAX && bytes <= found.bytes) {
         unsigned exact = hak_class_of(bytes); /* a rare class's block is larger than half may explain */
         if (hak_classes[hak_classes[exact].coarse].block_bytes == found.bytes) return block;
     }
-    return copy_to_new(block, found.bytes, bytes);
+    return copy_to_new(block, found.bytes, bytes, address, stack);
 }
 
 /* noinline: valgrind takes over this address, and reallocarray must come by it */
-HAK_EXPORT HAK_NOINLINE void *realloc(void *block, size_t bytes) { return hak_front_realloc("realloc", block, bytes); }
+HAK_EXPORT HAK_NOINLINE void *realloc(void *block, size_t bytes) {
+    return hak_front_realloc("realloc", block, bytes, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
+}
 
 HAK_EXPORT void *reallocarray(void *block, size_t count, size_t each) {
     size_t bytes;

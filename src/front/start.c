@@ -11,6 +11,7 @@
 #include "front/describe.h"
 #include "front/report.h"
 #include "learn/learn.h"
+#include "learn/lifetime.h"
 #include "memory/purge.h"
 #include "os/os.h"
 #include "rules/options.h"
@@ -65,6 +66,7 @@ bool hak_start(void) {
     __atomic_store_n(&hak_heap_on_birth, thread_begins, __ATOMIC_RELAXED);
     __atomic_store_n(&hak_heap_on_shortage, hak_front_short, __ATOMIC_RELAXED);
     __atomic_store_n(&hak_purge_on_empty_chunk, hak_slab_chunk_empty, __ATOMIC_RELAXED);
+    hak_learn_lifetime_start();
     pthread_key_t made;
     if (pthread_key_create(&made, thread_ends) == 0) {
         uint32_t none = 0;
@@ -115,6 +117,7 @@ __attribute__((constructor(101))) static void program_begins(void) {
     if (HAK_OPT(stats) || hak_options.report[0]) hak_report_at_start();
     if (HAK_OPT(crash_report)) hak_crash_at_start(hak_describe_address);
     hak_learn_on_shown = hak_watch_publish_learn;
+    hak_learn_lifetime_start(); /* before the policy file is read */
     hak_learn_start();
     hak_report_on_json = hak_learn_json;
     if (hak_options.record[0] && hak_start()) hak_watch_at_start();

@@ -15,7 +15,7 @@
 #include <string.h>
 
 _Thread_local struct hak_heap *hak_self = (struct hak_heap *)&hak_heap_none;
-const struct hak_heap hak_heap_none;
+const struct hak_heap hak_heap_none = { .split = ~UINT64_C(0) };
 void (*hak_heap_on_birth)(struct hak_heap *heap);
 
 enum {
@@ -160,7 +160,7 @@ void hak_heap_death(struct hak_heap *heap) {
     hak_batch_flush(heap);
     hak_mail_left(heap);
     hak_middle_flush(heap);
-    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) hak_bin_put_back(heap, c);
+    for (unsigned c = 1; c < hak_shelf_end(heap); c++) hak_bin_put_back(heap, c);
     hak_mail_take(heap);
     hak_event_pending(heap);
     HAK_COUNT(&heap->counters, heap_died, 1);

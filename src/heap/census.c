@@ -14,18 +14,19 @@ static void heap_add(struct hak_heap *heap, void *context) {
     census->heap_count++;
     census->dead_heap_count += hak_load_relaxed(&heap->state) == HAK_HEAP_DEAD;
     hak_counters_add(&census->counters, &heap->counters);
-    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
-        uint64_t in_bin = hak_word_count(__atomic_load_n(&heap->bin[c].word, __ATOMIC_RELAXED));
-        census->handed[c] += __atomic_load_n(&heap->shelf[c].handed, __ATOMIC_RELAXED) - in_bin;
+    for (unsigned index = 1; index < hak_shelf_end(heap); index++) {
+        unsigned c = hak_class_plain(index); /* a pool counts as its class */
+        uint64_t in_bin = hak_word_count(__atomic_load_n(&hak_bin_of(heap, index)->word, __ATOMIC_RELAXED));
+        census->handed[c] += __atomic_load_n(&hak_shelf_of(heap, index)->handed, __ATOMIC_RELAXED) - in_bin;
         census->live[c] -= in_bin;
-        if (c <= HAK_SMALL_CLASS_MAX) continue;
+        if (!hak_class_is_middle(index)) continue;
         const struct hak_middle *middle = hak_middle_of(heap, c);
         census->handed[c] += __atomic_load_n(&middle->handed, __ATOMIC_RELAXED);
         census->live[c] -= hak_middle_count(middle);
     }
     for (unsigned i = 0; i < HAK_BATCHES; i++) {
         const struct hak_batch *batch = &heap->batch[i];
-        if (batch->mask && batch->slab) census->live[batch->slab->class_index] -= hak_word_count(batch->mask);
+        if (batch->mask && batch->slab) census->live[hak_class_plain(batch->slab->class_index)] -= hak_word_count(batch->mask);
     }
 }
 
@@ -44,9 +45,10 @@ void hak_census_take(struct hak_census *census) {
                 const struct hak_class *class = hak_slab_class(slab);
                 const struct hak_row *row = hak_slab_row(slab);
                 const hak_atomic_u64 *remote = hak_slab_remote(slab);
-                census->slabs[slab->class_index]++;
+                unsigned c = hak_class_plain(slab->class_index);
+                census->slabs[c]++;
                 for (unsigned i = 0; i < class->word_count; i++)
-                    census->live[slab->class_index] += hak_word_count(
+                    census->live[c] += hak_word_count(
                         ~(hak_load_acquire(&remote[i]) | hak_load_acquire(&row->word[i])) & hak_class_valid(class, i));
             }
             hak_slab_unclaim(slab);

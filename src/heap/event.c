@@ -15,7 +15,7 @@
 /* --- lists --- */
 
 void hak_list_push(struct hak_heap *heap, struct hak_slab *slab) {
-    hak_slab_name *head = &heap->shelf[slab->class_index].partial;
+    hak_slab_name *head = &hak_shelf_of(heap, slab->class_index)->partial;
     hak_slab_name name = hak_slab_name_of(slab);
     HAK_ASSERT(!slab->next && !slab->prev && !slab->pending);
     slab->place = HAK_SLAB_PARTIAL;
@@ -27,7 +27,7 @@ void hak_list_push(struct hak_heap *heap, struct hak_slab *slab) {
 
 void hak_list_remove(struct hak_heap *heap, struct hak_slab *slab) {
     if (slab->prev) hak_slab_named(slab->prev)->next = slab->next;
-    else heap->shelf[slab->class_index].partial = slab->next;
+    else hak_shelf_of(heap, slab->class_index)->partial = slab->next;
     if (slab->next) hak_slab_named(slab->next)->prev = slab->prev;
     slab->next = slab->prev = 0;
 }
@@ -67,38 +67,40 @@ void hak_event_pending(struct hak_heap *heap) {
 
 /* Blocks of the bin go back into the row; returns how many. */
 static uint32_t word_put_back(struct hak_heap *heap, struct hak_row *row) {
-    struct hak_bin *bin = &heap->bin[row->class_index];
+    struct hak_bin *bin = hak_bin_of(heap, row->class_index);
     uint32_t count = hak_word_count(bin->word);
     if (count == 0) return 0;
     size_t block = (size_t)(bin->base - row->start) / row->block_bytes;
     hak_atomic_u64 *word = &row->word[block / 64];
     hak_store_release(word, hak_load_relaxed(word) | bin->word);
     bin->word = 0;
-    heap->shelf[row->class_index].handed -= count;
+    hak_shelf_of(heap, row->class_index)->handed -= count;
     return count;
 }
 
-void hak_bin_trim(struct hak_heap *heap, unsigned class_index, unsigned keep) {
-    struct hak_bin *bin = &heap->bin[class_index];
+void hak_bin_trim(struct hak_heap *heap, unsigned shelf_index, unsigned keep) {
+    struct hak_bin *bin = hak_bin_of(heap, shelf_index);
+    struct hak_shelf *shelf = hak_shelf_of(heap, shelf_index);
     unsigned count = hak_word_count(bin->word);
     if (count <= keep) return;
-    struct hak_row *row = heap->shelf[class_index].current;
+    struct hak_row *row = shelf->current;
     uint64_t kept = keep ? hak_word_lowest(bin->word, keep).bits : 0, surplus = bin->word & ~kept;
     size_t block = (size_t)(bin->base - row->start) / row->block_bytes;
     hak_atomic_u64 *word = &row->word[block / 64];
     hak_store_release(word, hak_load_relaxed(word) | surplus); /* first, as in word_put_back(): fork.c adds the bin's */
     __atomic_store_n(&bin->word, kept, __ATOMIC_RELEASE);
-    heap->shelf[class_index].handed -= count - keep;
+    shelf->handed -= count - keep;
     uint32_t out = hak_row_out(row) - (count - keep);
     hak_row_arm(row, out, row->countdown < out ? row->countdown : out);
 }
 
-void hak_bin_put_back(struct hak_heap *heap, unsigned class_index) {
-    struct hak_row *row = heap->shelf[class_index].current;
+void hak_bin_put_back(struct hak_heap *heap, unsigned shelf_index) {
+    struct hak_shelf *shelf = hak_shelf_of(heap, shelf_index);
+    struct hak_row *row = shelf->current;
     if (!row) return;
     uint32_t out = hak_row_out(row) - word_put_back(heap, row);
     struct hak_slab *slab = row->slab;
-    heap->shelf[class_index].current = NULL;
+    shelf->current = NULL;
     hak_row_arm(row, out, out);
     if (out == 0) {
         finish(heap, slab);
@@ -111,7 +113,7 @@ void hak_bin_put_back(struct hak_heap *heap, unsigned class_index) {
 }
 
 static void event_current(struct hak_heap *heap, struct hak_slab *slab, struct hak_row *row, uint32_t out) {
-    uint32_t held = out - hak_word_count(heap->bin[slab->class_index].word);
+    uint32_t held = out - hak_word_count(hak_bin_of(heap, slab->class_index)->word);
     uint32_t window = hak_load_relaxed(&hak_window_blocks[slab->class_index]);
     uint32_t countdown = held > window ? held : window;
     if (held > 0 && held < window && !slab->exact) { /* once a take: the last block's free is not to be missed */
@@ -127,8 +129,8 @@ static void event_current(struct hak_heap *heap, struct hak_slab *slab, struct h
     if (hak_slab_account_claimed(slab, ~UINT64_C(0), &heap->free_sum) == 0) {
         hak_slab_unclaim(slab);
     } else { /* free memory breaks its bound: the span is better where any class can have it */
-        heap->shelf[slab->class_index].current = NULL;
-            HAK_COUNT(&heap->counters, slab_released, 1);
+        hak_shelf_of(heap, slab->class_index)->current = NULL;
+        HAK_COUNT(&heap->counters, slab_released, 1);
         hak_slab_release_claimed(slab, &heap->free_sum);
         hak_sweep_excess();
     }

@@ -31,17 +31,18 @@ void hak_fork_child(struct hak_heap *heap) {
 static void heap_blank(struct hak_heap *heap, void *survivor) {
     if (heap == survivor || hak_load_relaxed(&heap->epoch) == hak_load_relaxed(&hak_epoch)) return;
     hak_store_relaxed(&heap->state, HAK_HEAP_BUSY);
-    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
-        struct hak_bin *bin = &heap->bin[c];
+    for (unsigned c = 1; c < hak_shelf_end(heap); c++) {
+        struct hak_bin *bin = hak_bin_of(heap, c);
+        struct hak_shelf *shelf = hak_shelf_of(heap, c);
         if (bin->word) { /* its blocks are clear in the row, or set already if it was being put back */
             struct hak_row *row = hak_row_of(hak_granule_at(hak_granule_of(bin->base))->words);
             size_t block = (size_t)(bin->base - row->start) / row->block_bytes;
             hak_store_release(&row->word[block / 64], hak_load_relaxed(&row->word[block / 64]) | bin->word);
-            heap->shelf[c].handed -= hak_word_count(bin->word);
+            shelf->handed -= hak_word_count(bin->word);
             bin->word = 0;
         }
-        heap->shelf[c].current = NULL;
-        heap->shelf[c].partial = 0;
+        shelf->current = NULL;
+        shelf->partial = 0;
     }
     heap->pending = 0;
     for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++) { /* clear in the row, or set already if being given back */

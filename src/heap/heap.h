@@ -33,6 +33,12 @@ struct hak_shelf {
 
 enum { HAK_RARE_BLOCKS = 32 };
 
+/* What a heap has once classes are split by lifetime: heap/pool.h. Indexed by class. */
+struct hak_pools {
+    struct hak_bin bin[HAK_SMALL_CLASS_MAX + 1][2]; /* of a split class, whose own bin stays empty; and of its pool */
+    struct hak_shelf shelf[HAK_SMALL_CLASS_MAX + 1];
+};
+
 /* The blocks above 1 KiB of one class that their owner freed last: heap/middle.c. */
 enum { HAK_MIDDLE_CLASSES = HAK_CLASS_COUNT - HAK_SMALL_CLASS_MAX - 1 };
 enum { HAK_MIDDLE_BLOCKS = 6, HAK_MIDDLE_RUN = 16, HAK_MIDDLE_ONE_RUN = 1 << 16 };
@@ -66,11 +72,13 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     hak_atomic_u32 epoch;                /* the process it was last used in, see hak_epoch */
     uint32_t index;                      /* its name in the list of dead heaps - 1 */
     hak_slab_name pending;               /* slabs whose events met a claim */
-    uint32_t is_survivor;                /* 1: its thread forked, and vanished threads' heaps wait for it */
-    uint32_t is_short;                   /* 1: all that is free is being given back, because memory is short */
     struct hak_watch *watch;             /* watch/sampler.c's, NULL until this heap was sampled */
-    uintptr_t stack_top;                 /* of its thread: hak_os_stack_top(), for watch/key.h */
-    struct hak_heap *left_mail;          /* a dead heap that this one's thread posted to, and did not deliver */
+    uintptr_t stack_top;                 /* of its thread: hak_os_stack_top(), for heap/key.h */
+    hak_atomic_u64 split;                /* bit c - 1: small class c is split; its bin is empty, pools->bin has its word.
+                                          * All are set in hak_heap_none: malloc's slow path asks once for both */
+    _Atomic(struct hak_pools *) pools;   /* NULL until a class was split */
+    const void *from_address;            /* who asked, when it was not malloc's caller; NULL: look at the stack */
+    uintptr_t from_stack;
     struct hak_shelf shelf[HAK_CLASS_COUNT];
     struct hak_counters counters;
     HAK_ALIGNED(HAK_LINE) struct hak_middle middle[HAK_MIDDLE_CLASSES];
@@ -79,6 +87,10 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     hak_atomic_u32 state;                                  /* enum hak_heap_state */
     hak_atomic_u32 next_dead;                              /* index + 1 */
     hak_atomic_u32 unread;                                 /* about how many slabs were posted while it is DEAD */
+    /* the owner's, and rarely wanted */
+    uint32_t is_survivor;       /* 1: its thread forked, and vanished threads' heaps wait for it */
+    uint32_t is_short;          /* 1: all that is free is being given back, because memory is short */
+    struct hak_heap *left_mail; /* a dead heap that this one's thread posted to, and did not deliver */
 };
 
 /* The library's only thread-local variable. */
@@ -94,6 +106,26 @@ HAK_INLINE bool hak_heap_chores_wait(struct hak_heap *heap) { return (heap->cloc
 HAK_INLINE void hak_heap_chores_call(struct hak_heap *heap) { heap->clock_in = heap->clock_rest = 0; }
 
 HAK_INLINE bool hak_heap_is_none(const struct hak_heap *heap) { return heap == &hak_heap_none; }
+
+/* --- classes and pools: shelf_index below is a class's, or hak_pool_of() a small class --- */
+
+HAK_INLINE bool hak_heap_is_split(struct hak_heap *heap, unsigned class_index) {
+    return class_index - 1 < HAK_SMALL_CLASS_MAX && hak_load_relaxed(&heap->split) >> (class_index - 1) & 1;
+}
+HAK_INLINE struct hak_shelf *hak_shelf_of(struct hak_heap *heap, unsigned shelf_index) {
+    if (HAK_LIKELY(shelf_index < HAK_CLASS_COUNT)) return &heap->shelf[shelf_index];
+    return &hak_load_acquire(&heap->pools)->shelf[hak_class_plain(shelf_index)];
+}
+/* Where the word that was taken for it is. */
+HAK_INLINE struct hak_bin *hak_bin_of(struct hak_heap *heap, unsigned shelf_index) {
+    if (HAK_UNLIKELY(shelf_index >= HAK_CLASS_COUNT)) return &hak_load_acquire(&heap->pools)->bin[hak_class_plain(shelf_index)][1];
+    if (HAK_LIKELY(!hak_heap_is_split(heap, shelf_index))) return &heap->bin[shelf_index];
+    return &hak_load_acquire(&heap->pools)->bin[shelf_index][0];
+}
+/* The shelves it has: all loops over them end here. */
+HAK_INLINE unsigned hak_shelf_end(struct hak_heap *heap) {
+    return hak_load_acquire(&heap->pools) ? HAK_SHELF_COUNT : HAK_CLASS_COUNT;
+}
 
 /* --- birth and death (heap/birth.c) --- */
 
@@ -125,8 +157,14 @@ extern void (*hak_heap_on_birth)(struct hak_heap *heap);
  * hak_heap_on_shortage gives, which front/malloc.c sets. */
 extern void *(*hak_heap_on_shortage)(struct hak_heap *heap, unsigned class_index);
 void *hak_visit(size_t bytes, struct hak_heap *heap, unsigned class_index);
+/* The same for any class or pool, split or not. */
+void *hak_visit_any(size_t bytes, struct hak_heap *heap, unsigned shelf_index);
 /* The same without chores and hooks: for who hangs on hak_hooks.visit. */
-void *hak_visit_plain(struct hak_heap *heap, unsigned class_index);
+void *hak_visit_plain(struct hak_heap *heap, unsigned shelf_index);
+/* Learn's: the class or pool has turned to another slab, new or partly free, and its first block is `block`, for who
+ * called from `address` with that stack pointer. */
+extern void (*hak_heap_on_slab)(struct hak_heap *heap, struct hak_slab *slab, const void *block, const void *address,
+                                uintptr_t stack);
 
 /* What every slow path may do first: mail, pending events, the batch, a child's first steps, the clock. */
 void hak_visit_chores(struct hak_heap *heap);
@@ -175,9 +213,9 @@ void hak_event(struct hak_heap *heap, struct hak_slab *slab);
 void hak_event_pending(struct hak_heap *heap);
 
 /* Gives a class's word back to its slab, and lets the slab go to the list it belongs to. */
-void hak_bin_put_back(struct hak_heap *heap, unsigned class_index);
+void hak_bin_put_back(struct hak_heap *heap, unsigned shelf_index);
 /* Its bin keeps the lowest `keep` of its blocks; the others go back into the row. */
-void hak_bin_trim(struct hak_heap *heap, unsigned class_index, unsigned keep);
+void hak_bin_trim(struct hak_heap *heap, unsigned shelf_index, unsigned keep);
 void hak_list_push(struct hak_heap *heap, struct hak_slab *slab);
 void hak_list_remove(struct hak_heap *heap, struct hak_slab *slab);
 

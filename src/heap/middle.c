@@ -18,7 +18,7 @@
 #include "memory/purge.h"
 
 bool hak_middle_has(struct hak_heap *heap, unsigned class_index, const void *block) {
-    if (class_index <= HAK_SMALL_CLASS_MAX) return false;
+    if (!hak_class_is_middle(class_index)) return false;
     const struct hak_middle *middle = hak_middle_of(heap, class_index);
     for (uint32_t i = 0; i < HAK_MIDDLE_BLOCKS; i++)
         if (middle->block[i] == block) return true;
@@ -26,7 +26,7 @@ bool hak_middle_has(struct hak_heap *heap, unsigned class_index, const void *blo
 }
 
 void hak_middle_collect(struct hak_heap *heap, struct hak_slab *slab) {
-    if (slab->class_index <= HAK_SMALL_CLASS_MAX) return;
+    if (!hak_class_is_middle(slab->class_index)) return;
     const struct hak_middle *middle = hak_middle_of(heap, slab->class_index);
     for (unsigned i = 0; i < hak_middle_count(middle); i++) {
         char *block = middle->block[i];

@@ -27,6 +27,7 @@ static size_t sweep_chunk(size_t number, bool all, uint64_t *slabs) {
         struct hak_slab *slab = hak_slab_at(granule);
         if (!hak_slab_claim(slab)) continue;
         if (hak_slab_live(granule)) { /* look again: it may have ended before the claim */
+            if (HAK_UNLIKELY(hak_load_relaxed(&slab->sample))) hak_slab_look_claimed(slab);
             bytes += hak_slab_sweep_claimed(slab, all);
             ++*slabs;
         }
@@ -108,7 +109,7 @@ void hak_sweep_excess(void) {
 
 static void empty_bins(struct hak_heap *heap) {
     hak_middle_flush(heap);
-    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) hak_bin_put_back(heap, c);
+    for (unsigned c = 1; c < hak_shelf_end(heap); c++) hak_bin_put_back(heap, c);
     hak_mail_take(heap);
     hak_event_pending(heap);
 }

@@ -13,22 +13,25 @@
  *            peers take (docs/experiments.md).
  */
 #include "heap/heap.h"
+#include "heap/pool.h"
 
 #include "heap/hooks.h"
 #include "rules/options.h"
 
 void *(*hak_heap_on_shortage)(struct hak_heap *heap, unsigned class_index);
+void (*hak_heap_on_slab)(struct hak_heap *heap, struct hak_slab *slab, const void *block, const void *address, uintptr_t stack);
 HAK_ALIGNED(HAK_LINE) struct hak_hooks hak_hooks;
 char hak_watched_mark[HAK_LINE] HAK_ALIGNED(HAK_LINE);
 
 /* The bits that were just taken go into the bin, but for the first block, which is the result. */
-HAK_INLINE void *into_bin(struct hak_heap *heap, struct hak_row *row, unsigned index, uint64_t word, uint32_t count) {
-    size_t bytes = row->block_bytes, class_index = row->class_index;
+HAK_INLINE void *into_bin(struct hak_shelf *shelf, struct hak_bin *bin, struct hak_row *row, unsigned index, uint64_t word,
+                          uint32_t count) {
+    size_t bytes = row->block_bytes;
     char *base = row->start + (size_t)index * 64 * bytes;
-    heap->shelf[class_index].handed += count;
-    heap->bin[class_index].base = base;
+    shelf->handed += count;
+    bin->base = base;
     /* release: base before word, so that a forked child finds a pair that fits */
-    __atomic_store_n(&heap->bin[class_index].word, word & (word - 1), __ATOMIC_RELEASE);
+    __atomic_store_n(&bin->word, word & (word - 1), __ATOMIC_RELEASE);
     return base + hak_word_first(word) * bytes;
 }
 
@@ -37,9 +40,10 @@ static void *take_claimed(struct hak_heap *heap, struct hak_row *row) {
     uint64_t opened = heap->opened_bytes;
     uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, &heap->opened_bytes);
     if (heap->opened_bytes != opened) hak_heap_chores_call(heap); /* it grows: is there mail? */
-    unsigned index = row->slab->cursor;
+    unsigned index = row->slab->cursor, shelf_index = row->class_index;
     hak_slab_unclaim(row->slab);
-    return HAK_LIKELY(word != 0) ? into_bin(heap, row, index, word, count) : NULL;
+    if (HAK_UNLIKELY(word == 0)) return NULL;
+    return into_bin(hak_shelf_of(heap, shelf_index), hak_bin_of(heap, shelf_index), row, index, word, count);
 }
 
 /* The next word of a slab; NULL when it has none now, *claimed when a third thread is at it. */
@@ -57,8 +61,8 @@ static void become_full(struct hak_row *row) {
     hak_row_arm(row, capacity, share ? share : 1);
 }
 
-static void *take_from_strangers(struct hak_heap *heap, unsigned class_index) {
-    struct hak_shelf *shelf = &heap->shelf[class_index];
+static void *take_from_strangers(struct hak_heap *heap, unsigned index) {
+    struct hak_shelf *shelf = hak_shelf_of(heap, index);
     struct hak_row *row = shelf->current;
     bool claimed = !hak_slab_claim(row->slab);
     if (!claimed) {
@@ -83,13 +87,21 @@ static void *take_from_strangers(struct hak_heap *heap, unsigned class_index) {
     return NULL;
 }
 
-static void *take_from_partial(struct hak_heap *heap, unsigned class_index) {
-    struct hak_shelf *shelf = &heap->shelf[class_index];
+/* A watched block in a slab that was left alone until now: did it outlive the others? */
+static HAK_NOINLINE void look(struct hak_slab *slab) {
+    if (!hak_slab_claim(slab)) return;
+    hak_slab_look_claimed(slab);
+    hak_slab_unclaim(slab);
+}
+
+static void *take_from_partial(struct hak_heap *heap, unsigned index) {
+    struct hak_shelf *shelf = hak_shelf_of(heap, index);
     hak_slab_name next;
     for (struct hak_slab *slab = hak_slab_named(shelf->partial); slab; slab = hak_slab_named(next)) {
         struct hak_row *row = hak_slab_row(slab);
         bool claimed;
         next = slab->next;
+        if (HAK_UNLIKELY(hak_load_relaxed(&slab->sample))) look(slab);
         void *block = take(heap, row, &claimed);
         if (claimed) continue;
         hak_list_remove(heap, slab);
@@ -104,29 +116,29 @@ static void *take_from_partial(struct hak_heap *heap, unsigned class_index) {
     return NULL;
 }
 
-static void *take_from_dead(struct hak_heap *heap, unsigned class_index) {
+static void *take_from_dead(struct hak_heap *heap, unsigned index) {
     struct hak_heap *dead = hak_heap_dead_take();
     if (!dead) return NULL;
     void *block = NULL;
     hak_mail_take(dead);
-    struct hak_slab *slab = hak_slab_named(dead->shelf[class_index].partial);
+    struct hak_slab *slab = index < hak_shelf_end(dead) ? hak_slab_named(hak_shelf_of(dead, index)->partial) : NULL;
     if (slab && hak_slab_claim(slab)) {
         hak_list_remove(dead, slab);
         hak_slab_give_claimed(slab, heap);
         hak_slab_unclaim(slab);
         hak_list_push(heap, slab);
-        block = take_from_partial(heap, class_index);
+        block = take_from_partial(heap, index);
         if (block) HAK_COUNT(&heap->counters, visit_dead, 1);
     }
     hak_heap_dead_give(dead);
     return block;
 }
 
-static void *take_from_new(struct hak_heap *heap, unsigned class_index) {
-    struct hak_slab *slab = hak_slab_cut(heap, class_index);
+static void *take_from_new(struct hak_heap *heap, unsigned index) {
+    struct hak_slab *slab = hak_slab_cut(heap, index);
     if (!slab) return NULL;
     HAK_COUNT(&heap->counters, visit_new_slab, 1);
-    heap->shelf[class_index].current = hak_slab_row(slab);
+    hak_shelf_of(heap, index)->current = hak_slab_row(slab);
     bool claimed;
     void *block;
     do block = take(heap, hak_slab_row(slab), &claimed);
@@ -135,37 +147,56 @@ static void *take_from_new(struct hak_heap *heap, unsigned class_index) {
 }
 
 /* The class is rare in this heap so far: a block of the coarser one, or at last a slab of its own. */
-static HAK_NOINLINE void *visit_rare(struct hak_heap *heap, unsigned class_index) {
-    struct hak_shelf *shelf = &heap->shelf[class_index];
-    unsigned coarse = hak_classes[class_index].coarse;
-    shelf->rare = coarse == class_index ? HAK_RARE_BLOCKS : shelf->rare + 1;
-    if (coarse != class_index) HAK_COUNT(&heap->counters, visit_coarse, 1);
-    struct hak_bin *bin = &heap->bin[coarse];
+static HAK_NOINLINE void *visit_rare(struct hak_heap *heap, unsigned index) {
+    struct hak_shelf *shelf = hak_shelf_of(heap, index);
+    unsigned coarse = hak_classes[index].coarse;
+    shelf->rare = coarse == index ? HAK_RARE_BLOCKS : shelf->rare + 1;
+    if (coarse != index) HAK_COUNT(&heap->counters, visit_coarse, 1);
+    struct hak_bin *bin = hak_bin_of(heap, coarse);
     uint64_t word = bin->word;
-    if (word == 0) return hak_visit(hak_classes[class_index].block_bytes, heap, coarse);
+    if (word == 0) return hak_visit_any(hak_classes[index].block_bytes, heap, coarse);
     bin->word = word & (word - 1);
     return bin->base + hak_word_first(word) * (size_t)hak_classes[coarse].block_bytes;
 }
 
-/* The current slab has no word left, or there is none. */
-static HAK_NOINLINE void *visit_further(struct hak_heap *heap, unsigned class_index) {
-    if (heap->shelf[class_index].rare < HAK_RARE_BLOCKS) return visit_rare(heap, class_index); /* it has no slab */
+static void *take_further(struct hak_heap *heap, unsigned index, bool *is_turned) {
     hak_fork_check(heap);
     if (hak_load_relaxed(&heap->mail)) hak_mail_take(heap);
-    void *block = heap->shelf[class_index].current ? take_from_strangers(heap, class_index) : NULL;
-    if (!block) block = take_from_partial(heap, class_index);
+    void *block = hak_shelf_of(heap, index)->current ? take_from_strangers(heap, index) : NULL;
+    if (block) return block;
+    *is_turned = true;
+    block = take_from_partial(heap, index);
     if (block) return block;
     if (HAK_UNLIKELY(heap->is_survivor)) {
         hak_fork_rebuild(heap);
-        block = take_from_partial(heap, class_index);
+        block = take_from_partial(heap, index);
         if (block) return block;
     }
     if (HAK_UNLIKELY(hak_heap_dead_any())) {
-        block = take_from_dead(heap, class_index);
+        block = take_from_dead(heap, index);
         if (block) return block;
     }
-    block = take_from_new(heap, class_index);
-    return HAK_LIKELY(block != NULL) ? block : hak_heap_on_shortage(heap, class_index);
+    block = take_from_new(heap, index);
+    if (HAK_LIKELY(block != NULL)) return block;
+    *is_turned = false;
+    return hak_heap_on_shortage(heap, index);
+}
+
+/* The current slab has no word left, or there is none. On the way here from malloc there are tail calls only, in a release
+ * build: who called malloc is our caller. Where that is not so, it is another number. */
+static HAK_NOINLINE void *visit_further(struct hak_heap *heap, unsigned index) {
+    if (hak_shelf_of(heap, index)->rare < HAK_RARE_BLOCKS) return visit_rare(heap, index); /* it has no slab */
+    bool is_turned = false;
+    void *block = take_further(heap, index, &is_turned);
+    void (*told)(struct hak_heap *, struct hak_slab *, const void *, const void *, uintptr_t) =
+        __atomic_load_n(&hak_heap_on_slab, __ATOMIC_RELAXED);
+    if (told && is_turned) {
+        bool is_named = heap->from_address != NULL;
+        told(heap, hak_shelf_of(heap, index)->current->slab, block,
+             is_named ? heap->from_address : __builtin_return_address(0),
+             is_named ? heap->from_stack : (uintptr_t)__builtin_dwarf_cfa());
+    }
+    return block;
 }
 
 void hak_visit_chores_due(struct hak_heap *heap) {
@@ -181,44 +212,58 @@ void hak_visit_chores(struct hak_heap *heap) {
     if (heap->batches) hak_batch_flush(heap);
     if (hak_load_relaxed(&heap->mail)) hak_mail_take(heap);
     if (heap->pending) hak_event_pending(heap);
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->split) != hak_load_relaxed(&hak_split_classes))) hak_pool_resplit(heap);
     hak_sweep_clock(heap);
 }
 
 /* The slab in use is claimed and has turned to its next word, but a whole window is not to be had there. */
 static HAK_NOINLINE void *visit_sparse(struct hak_heap *heap, struct hak_row *row) {
-    unsigned class_index = row->class_index;
+    unsigned index = row->class_index;
     void *block = take_claimed(heap, row);
-    if (HAK_UNLIKELY(block == NULL)) return visit_further(heap, class_index);
+    if (HAK_UNLIKELY(block == NULL)) return visit_further(heap, index);
     HAK_COUNT(&heap->counters, visit_next_word, 1);
     return block;
 }
 
-HAK_INLINE void *visit(struct hak_heap *heap, unsigned class_index) {
-    struct hak_row *row = heap->shelf[class_index].current;
-    if (HAK_UNLIKELY(row == NULL || !hak_slab_claim(row->slab))) return visit_further(heap, class_index);
+HAK_INLINE void *visit(struct hak_heap *heap, unsigned index, struct hak_shelf *shelf, struct hak_bin *bin) {
+    struct hak_row *row = shelf->current;
+    if (HAK_UNLIKELY(row == NULL || !hak_slab_claim(row->slab))) return visit_further(heap, index);
     struct hak_slab *slab = row->slab;
     uint32_t count;
     hak_slab_turn_claimed(slab, row);
     uint64_t word = hak_slab_take_plain_claimed(slab, row, &count);
     if (word == 0) return visit_sparse(heap, row);
-    unsigned index = slab->cursor;
+    unsigned at = slab->cursor;
     hak_slab_unclaim(slab);
     HAK_COUNT(&heap->counters, visit_next_word, 1);
-    return into_bin(heap, row, index, word, count);
+    return into_bin(shelf, bin, row, at, word, count);
 }
 
-void *hak_visit_plain(struct hak_heap *heap, unsigned class_index) { return visit(heap, class_index); }
+/* Any class or pool. Its bin may have blocks: after chores that split the class, or joined it again. */
+HAK_NOINLINE void *hak_visit_plain(struct hak_heap *heap, unsigned index) {
+    struct hak_bin *bin = hak_bin_of(heap, index);
+    uint64_t word = bin->word;
+    if (HAK_LIKELY(word == 0)) return visit(heap, index, hak_shelf_of(heap, index), bin);
+    bin->word = word & (word - 1);
+    return bin->base + hak_word_first(word) * (size_t)hak_classes[index].block_bytes;
+}
 
-static HAK_NOINLINE void *visit_due(size_t bytes, struct hak_heap *heap, unsigned class_index) {
+static HAK_NOINLINE void *visit_due(size_t bytes, struct hak_heap *heap, unsigned index) {
     void *(*on_visit)(size_t, struct hak_heap *, unsigned) = HAK_HOOK(visit);
-    if (HAK_UNLIKELY(on_visit != NULL)) return on_visit(bytes, heap, class_index);
+    if (HAK_UNLIKELY(on_visit != NULL)) return on_visit(bytes, heap, index);
     hak_visit_chores_due(heap);
-    return visit(heap, class_index);
+    return hak_visit_plain(heap, index);
 }
 
-/* Its usual way calls nothing, so that it needs no stack: all else is a tail call. */
+void *hak_visit_any(size_t bytes, struct hak_heap *heap, unsigned index) {
+    HAK_ASSERT(index > 0 && index < HAK_SHELF_COUNT);
+    if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) return visit_due(bytes, heap, index);
+    return hak_visit_plain(heap, index);
+}
+
+/* Its usual way calls nothing, so that it needs no stack: all else is a tail call. The class is not split. */
 void *hak_visit(size_t bytes, struct hak_heap *heap, unsigned class_index) {
     HAK_ASSERT(class_index > 0 && class_index < HAK_CLASS_COUNT && !heap->bin[class_index].word);
     if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) return visit_due(bytes, heap, class_index);
-    return visit(heap, class_index);
+    return visit(heap, class_index, &heap->shelf[class_index], &heap->bin[class_index]);
 }

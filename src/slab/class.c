@@ -17,7 +17,8 @@
 #define ROW(bytes, coarse_)                                                                                      \
     { ~UINT64_C(0) / (bytes) + 1, bytes, CAPACITY(bytes), (1 << SHIFT(bytes)) >> 16, coarse_, WORDS(bytes),  \
       SHIFT(bytes), SURPLUS(bytes) }
-#define SMALL(c)   [c] = ROW((c) * 16, COARSE((c) * 16))
+#define SMALL(c)   [c] = ROW((c) * 16, COARSE((c) * 16)), \
+                   [HAK_CLASS_COUNT - 1 + (c)] = ROW((c) * 16, HAK_CLASS_COUNT - 1 + COARSE((c) * 16)) /* its pool */
 #define SMALL4(c)  SMALL(c), SMALL((c) + 1), SMALL((c) + 2), SMALL((c) + 3)
 #define SMALL16(c) SMALL4(c), SMALL4((c) + 4), SMALL4((c) + 8), SMALL4((c) + 12)
 #define FIRST(d)   (HAK_SMALL_CLASS_MAX + 1 + 8 * (d))
@@ -27,10 +28,10 @@
 #define ALL    SMALL16(1), SMALL16(17), SMALL16(33), SMALL16(49), MID8(0), MID8(1), MID8(2), MID8(3), MID8(4)
 
 #define SHIFT SHIFT_WIDE
-static const struct hak_class wide[HAK_CLASS_COUNT] = { ALL };
+static const struct hak_class wide[HAK_SHELF_COUNT] = { ALL };
 #undef SHIFT
 #define SHIFT SHIFT_COMPACT
-static const struct hak_class compact[HAK_CLASS_COUNT] = { ALL };
+static const struct hak_class compact[HAK_SHELF_COUNT] = { ALL };
 
 const struct hak_class *hak_classes = wide;
 
@@ -40,12 +41,12 @@ void hak_classes_compact(void) { hak_classes = compact; }
 #define FIT(w, bytes) ((w) / (bytes) > 64 ? 64 : (w) / (bytes) < LEAST(bytes) ? LEAST(bytes) : (w) / (bytes))
 #undef SMALL
 #undef MID
-#define SMALL(c)  [c] = FIT(HAK_WORD_BYTES, (c) * 16)
+#define SMALL(c)  [c] = FIT(HAK_WORD_BYTES, (c) * 16), [HAK_CLASS_COUNT - 1 + (c)] = FIT(HAK_WORD_BYTES, (c) * 16)
 #define MID(d, k) [FIRST(d) + (k)] = FIT(HAK_WORD_BYTES, (128 << (d)) * (9 + (k)))
 
-hak_atomic_u32 hak_window_blocks[HAK_CLASS_COUNT] = { ALL };
+hak_atomic_u32 hak_window_blocks[HAK_SHELF_COUNT] = { ALL };
 
 void hak_window_set(size_t word_bytes) {
-    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++)
+    for (unsigned c = 1; c < HAK_SHELF_COUNT; c++)
         hak_store_relaxed(&hak_window_blocks[c], (uint32_t)FIT(word_bytes, hak_classes[c].block_bytes));
 }

@@ -1,7 +1,8 @@
 /* class.h - the size classes: 16 bytes apart to 1 KiB, then eight to a doubling up to 32 KiB.
  *
  * Class c up to 64 is 16 * c bytes, so that a rounded size is its own bin's offset and multiplier (front/fast.h);
- * class 0 has no blocks and its bin is always empty.
+ * class 0 has no blocks and its bin is always empty. A small class may be split by lifetime (heap/pool.h): the slabs of its
+ * long-lived blocks have a class index of their own, a pool's, behind the classes; their geometry is the same.
  * Source:    the spacing bounds the waste inside blocks to an eighth above 1 KiB and to 15 bytes below.
  */
 #ifndef HAK_SLAB_CLASS_H
@@ -15,7 +16,17 @@ enum {
     HAK_SLAB_BLOCK_BYTES_MAX = 32768, /* above: large blocks, memory/large.h */
     HAK_SMALL_CLASS_MAX = HAK_SMALL_BYTES_MAX / 16,
     HAK_CLASS_COUNT = HAK_SMALL_CLASS_MAX + 1 + 40,
+    HAK_SHELF_COUNT = HAK_CLASS_COUNT + HAK_SMALL_CLASS_MAX, /* classes, then the pools of the small ones */
 };
+
+/* The pool of a small class, and the class of a class or pool. */
+HAK_INLINE unsigned hak_pool_of(unsigned class_index) { return class_index + HAK_CLASS_COUNT - 1; }
+HAK_INLINE unsigned hak_class_plain(unsigned shelf_index) {
+    return shelf_index < HAK_CLASS_COUNT ? shelf_index : shelf_index - (HAK_CLASS_COUNT - 1);
+}
+HAK_INLINE bool hak_class_is_middle(unsigned shelf_index) {
+    return shelf_index - (HAK_SMALL_CLASS_MAX + 1) < HAK_CLASS_COUNT - (HAK_SMALL_CLASS_MAX + 1);
+}
 
 struct hak_class {
     uint64_t reciprocal;  /* ceil(2^64 / block_bytes): exact for every offset in a slab, test/unit/class.c */
@@ -29,13 +40,13 @@ struct hak_class {
 };
 HAK_STATIC(sizeof(struct hak_class) <= 24);
 
-extern __attribute__((visibility("hidden"))) const struct hak_class *hak_classes; /* HAK_CLASS_COUNT of them */
+extern __attribute__((visibility("hidden"))) const struct hak_class *hak_classes; /* HAK_SHELF_COUNT of them */
 
 /* Smaller slabs, for little address space; before the first slab is cut. */
 void hak_classes_compact(void);
 
 /* How many blocks of a class a heap takes at a time, 1 to 64; see hak_window_set(). */
-extern hak_atomic_u32 hak_window_blocks[HAK_CLASS_COUNT];
+extern hak_atomic_u32 hak_window_blocks[HAK_SHELF_COUNT];
 
 /* What the table is made for: the option's default. */
 enum { HAK_WORD_BYTES = 24576 };

@@ -49,7 +49,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     hak_absent_note((int64_t)hak_word_count(slab->returned) << hak_slab_page_shift(class));
     slab->cold = 0;
     slab->frontier = 0;
-    hak_store_relaxed(&slab->counted_pages, 0);
+    hak_store_relaxed(&slab->noted, 0);
     slab->returned_once = 0;
     struct hak_row *row = hak_slab_row(slab);
     row->start = hak_slab_start(slab);
@@ -86,6 +86,17 @@ struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index) {
     return slab;
 }
 
+void (*hak_slab_on_death)(struct hak_slab *slab);
+void (*hak_slab_on_look)(struct hak_slab *slab);
+
+/* The watched block was freed; what it was is being forgotten. */
+static void sample_is_dead(struct hak_slab *slab) {
+    if (HAK_LIKELY(!hak_load_relaxed(&slab->sample))) return;
+    void (*told)(struct hak_slab *) = __atomic_load_n(&hak_slab_on_death, __ATOMIC_RELAXED);
+    if (told) told(slab);
+    hak_store_relaxed(&slab->sample, 0);
+}
+
 /* Its free pages are in use again. */
 static void uncount(struct hak_slab *slab, int64_t *sum) {
     unsigned shift = slab->page_shift;
@@ -106,6 +117,7 @@ void hak_slab_release_claimed(struct hak_slab *slab, int64_t *sum) {
     for (unsigned i = 0; i < class->granules; i++) hak_store_release(&hak_granule_at(granule + i)->owner, NULL);
     hak_lines_give(number, class->word_count, slab->owner_line);
     if (hak_load_relaxed(&slab->counted_pages)) uncount(slab, sum);
+    sample_is_dead(slab);
     slab->place = HAK_SLAB_NONE;
     uint64_t returned = slab->returned;
     hak_absent_note(-((int64_t)hak_word_count(returned) << hak_slab_page_shift(class)));
@@ -238,6 +250,8 @@ uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, uint3
     if (HAK_UNLIKELY(hak_load_relaxed(&slab->counted_pages))) uncount(slab, sum);
     if (slab->frontier != frontier || hak_slab_absent_claimed(slab) | slab->cold)
         touch(slab, row, i * 64 + hak_word_first(word), i * 64 + hak_word_last(part.bits));
+    unsigned sample = hak_slab_sample_block(slab);
+    if (HAK_UNLIKELY(sample / 64 == i && part.bits >> sample % 64 & 1)) sample_is_dead(slab);
     hak_slab_taken_claimed(slab, row, i, all & ~part.bits, (uint32_t)part.count, window);
     *count = (uint32_t)part.count;
     return part.bits;

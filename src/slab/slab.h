@@ -56,17 +56,23 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
     hak_atomic_u32 claim;                 /* 0, or the fork epoch of who holds it */
     hak_atomic_u32 mailed;                /* the fork epoch: in a mailbox or on the way to one; else 0 or stale */
     hak_slab_name next, prev;             /* in its heap's list of partial, or (next) of pending slabs */
-    uint8_t place;                        /* enum hak_slab_place */
+    uint8_t place : 2;                    /* enum hak_slab_place */
+    uint8_t pending : 1;                  /* 1: in its heap's pending list */
+    uint8_t exact : 1;                    /* 1: armed for the very last held block once since the last take */
     uint8_t cursor;                       /* the word last taken from */
-    uint8_t pending;                      /* 1: in its heap's pending list */
     uint8_t class_index;
     uint8_t last_word;                    /* the one whose bits may not all be blocks */
-    uint8_t exact;                        /* 1: armed for the very last held block once since the last take */
     uint16_t owner_line, remote_line;     /* where its rows are among the chunk's lines */
     uint8_t returned_once;                /* under claim: pages of it went back since it was cut */
     uint8_t page_shift;                   /* hak_slab_page_shift() of its class */
-    _Atomic(uint16_t) counted_pages;      /* written under claim: counted in hak_purge.free_bytes */
     uint16_t frontier;                    /* a hint: blocks from here on were not handed out since it was cut */
+    union {                               /* one load asks for both */
+        struct {
+            _Atomic(uint16_t) counted_pages; /* written under claim: counted in hak_purge.free_bytes */
+            _Atomic(uint16_t) sample;        /* 0, or 64 + the block that is watched for its age, alive so far */
+        };
+        hak_atomic_u32 noted;
+    };
 };
 HAK_STATIC(sizeof(struct hak_slab) == HAK_LINE);
 
@@ -111,7 +117,7 @@ HAK_INLINE const struct hak_class *hak_slab_class(const struct hak_slab *slab) {
 /* What the records of a heap's slab name as owner. Blocks above 1 KiB name it with a mark, so that the fast free leaves
  * and the slow one may put the block back into the bin (heap/middle.c). */
 HAK_INLINE struct hak_heap *hak_slab_owner_mark(struct hak_heap *heap, unsigned class_index) {
-    return (struct hak_heap *)((uintptr_t)heap | (class_index > HAK_SMALL_CLASS_MAX));
+    return (struct hak_heap *)((uintptr_t)heap | hak_class_is_middle(class_index));
 }
 
 /* The slab that a granule record with these words belongs to. */
@@ -192,6 +198,23 @@ HAK_INLINE bool hak_slab_mailed(struct hak_slab *slab) {
     return atomic_load(&slab->mailed) == hak_load_relaxed(&hak_epoch);
 }
 
+/* --- a watched block: how long blocks live, without a hook in free --- */
+
+/* Of each slab one block may be watched. Nothing happens when it is freed: its bit says so, and until that bit is taken
+ * again, or the slab ends, nobody can mistake another block for it. Then learn is told (claimed, by the owner); NULL:
+ * nobody learns. */
+extern void (*hak_slab_on_death)(struct hak_slab *slab);
+/* Learn's: a slab with a watched block is about to be used again, or was met by the sweep. */
+extern void (*hak_slab_on_look)(struct hak_slab *slab);
+HAK_INLINE void hak_slab_look_claimed(struct hak_slab *slab) {
+    void (*told)(struct hak_slab *) = __atomic_load_n(&hak_slab_on_look, __ATOMIC_RELAXED);
+    if (told) told(slab);
+}
+enum { HAK_SAMPLE_BASE = 64 };
+HAK_INLINE unsigned hak_slab_sample_block(const struct hak_slab *slab) {
+    return hak_load_relaxed(&slab->sample) - (unsigned)HAK_SAMPLE_BASE;
+}
+
 /* Misuse that a slab finds (front/misuse.c has the words). */
 extern __attribute__((noreturn)) void (*hak_slab_misuse)(const char *function, const void *block);
 
@@ -224,7 +247,7 @@ HAK_INLINE uint64_t hak_slab_absent_claimed(const struct hak_slab *slab) {
 HAK_INLINE uint64_t hak_slab_take_plain_claimed(struct hak_slab *slab, struct hak_row *row, uint32_t *count) {
     unsigned i = slab->cursor, first;
     uint64_t word = hak_load_relaxed(&row->word[i]), taken = ~UINT64_C(0);
-    if ((hak_slab_absent_claimed(slab) | slab->cold | hak_load_relaxed(&slab->counted_pages)) != 0) return 0;
+    if ((hak_slab_absent_claimed(slab) | slab->cold | hak_load_relaxed(&slab->noted)) != 0) return 0;
     if ((i == slab->last_word) | (slab->frontier < i * 64 + 64)) return 0;
     uint32_t window = hak_load_relaxed(&hak_window_blocks[row->class_index]);
     if (window < 64) {

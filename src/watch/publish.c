@@ -13,7 +13,7 @@
 
 enum { COUNTERS_MS = 100 };
 
-static struct hak_class_row classes[HAK_CLASS_COUNT];
+static struct hak_class_row classes[HAK_SHELF_COUNT]; /* and pools: rows of the same bytes as their class */
 static struct hak_counters counters;
 
 static void geometry_fill(struct hak_geometry *geometry) {
@@ -25,24 +25,24 @@ static void geometry_fill(struct hak_geometry *geometry) {
         .chunk_struct_bytes = sizeof(struct hak_chunk), .chunk_used_offset = offsetof(struct hak_chunk, used),
         .chunk_dirty_offset = offsetof(struct hak_chunk, dirty), .chunk_slabs_offset = offsetof(struct hak_chunk, slabs),
         .slab_struct_bytes = sizeof(struct hak_slab), .slab_owner_offset = offsetof(struct hak_slab, owner),
-        .slab_returned_offset = offsetof(struct hak_slab, returned), .slab_place_offset = offsetof(struct hak_slab, place),
+        .slab_returned_offset = offsetof(struct hak_slab, returned), .slab_place_offset = offsetof(struct hak_slab, cursor) - 1, /* its low two bits */
         .slab_class_offset = offsetof(struct hak_slab, class_index),
         .slab_owner_line_offset = offsetof(struct hak_slab, owner_line),
         .slab_remote_line_offset = offsetof(struct hak_slab, remote_line),
         .slab_page_shift_offset = offsetof(struct hak_slab, page_shift),
-        .row_head_bytes = sizeof(struct hak_row), .class_count = HAK_CLASS_COUNT,
+        .row_head_bytes = sizeof(struct hak_row), .class_count = HAK_SHELF_COUNT,
     };
 }
 
 void hak_publish_start(void) {
     struct hak_published *published = &hakmem_published;
-    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
+    for (unsigned c = 1; c < HAK_SHELF_COUNT; c++) {
         const struct hak_class *class = &hak_classes[c];
         classes[c] = (struct hak_class_row){ class->reciprocal, class->block_bytes, class->capacity, class->word_count,
                                              1u << class->slab_shift };
     }
     geometry_fill(&published->geometry);
-    published->classes = (struct hak_table){ (uintptr_t)classes, sizeof *classes, HAK_CLASS_COUNT, HAK_CLASS_COUNT };
+    published->classes = (struct hak_table){ (uintptr_t)classes, sizeof *classes, HAK_SHELF_COUNT, HAK_SHELF_COUNT };
     published->counter_names = (struct hak_table){ (uintptr_t)hak_counter_rows, sizeof *hak_counter_rows, HAK_COUNTER_COUNT,
                                                    HAK_COUNTER_COUNT };
     published->counters = (struct hak_table){ (uintptr_t)counters.n, sizeof *counters.n, HAK_COUNTER_COUNT, HAK_COUNTER_COUNT };

@@ -36,7 +36,7 @@ struct hak_stack_row {
     uint64_t hash;
     uint64_t frame_first;      /* in the table of frames; outermost call into the library first, then its callers: return
                                   addresses, so look up address - 1 */
-    uint64_t key;              /* the site's, watch/key.h, at its first sample */
+    uint64_t key;              /* the site's, heap/key.h, at its first sample */
     uint64_t explicit_site;    /* of hak_alloc_at, or 0 */
     /* sums: */
     uint64_t alloc_samples, free_samples;

@@ -12,7 +12,7 @@
 #include "os/os.h"
 #include "rules/options.h"
 #include "watch/draw.h"
-#include "watch/key.h"
+#include "heap/key.h"
 #include "watch/watch.h"
 
 #include <string.h>

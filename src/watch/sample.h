@@ -23,7 +23,7 @@ struct hak_sample {
     size_t block_bytes;       /* usable */
     uint64_t rate_bytes;      /* it was drawn under */
     double weight;            /* blocks that it stands for */
-    uint64_t key;             /* of its site, watch/key.h: return address, height, class */
+    uint64_t key;             /* of its site, heap/key.h: return address, height, class */
     uintptr_t call;           /* the return address of the outermost call into the library */
     uint64_t birth_ns;        /* CLOCK_MONOTONIC */
     uint64_t birth_bytes;     /* what the process had allocated by then, as estimated from the samples */

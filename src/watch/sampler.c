@@ -11,6 +11,8 @@
  * While sampling is on a heap's chores always wait (its clock stands at 0), so each visit comes here; chores proper are
  * done as often as before. While it is off nothing of this is called.
  *
+ * A class that is split by lifetime (heap/pool.h) has two counts, its own and its pool's: `class_index` may be either's.
+ *
  * Owns:      the rate in force, the hooks, each heap's struct hak_watch; for large blocks which row is whose.
  * Threads:   each heap's owner; what large blocks name is exchanged, so that one thread ends a row.
  * Measured:  docs/recording.md.
@@ -58,8 +60,8 @@ struct hak_watch *hak_watch_of(struct hak_heap *heap) {
 
 /* Blocks of the class that this heap gave to the program, the bin being empty or not. */
 static uint64_t allocated(struct hak_heap *heap, unsigned class_index) {
-    uint64_t count = heap->shelf[class_index].handed - hak_word_count(heap->bin[class_index].word);
-    return class_index > HAK_SMALL_CLASS_MAX ? count + hak_middle_of(heap, class_index)->handed : count;
+    uint64_t count = hak_shelf_of(heap, class_index)->handed - hak_word_count(hak_bin_of(heap, class_index)->word);
+    return hak_class_is_middle(class_index) ? count + hak_middle_of(heap, class_index)->handed : count;
 }
 
 static void draw(struct hak_heap *heap, struct hak_watch *watch, unsigned class_index) {
@@ -83,8 +85,9 @@ static void chores(struct hak_heap *heap) {
 
 /* The ordinary block that comes next: on its page the sample would be. A look without the claim, at what is ours. */
 static const void *place_next(struct hak_heap *heap, unsigned class_index) {
-    struct hak_row *row = heap->shelf[class_index].current;
-    struct hak_slab *slab = row ? row->slab : hak_slab_named(heap->shelf[class_index].partial);
+    const struct hak_shelf *shelf = hak_shelf_of(heap, class_index);
+    struct hak_row *row = shelf->current;
+    struct hak_slab *slab = row ? row->slab : hak_slab_named(shelf->partial);
     if (!slab) return NULL;
     row = hak_slab_row(slab);
     for (unsigned i = slab->cursor; i <= slab->last_word; i++) {
@@ -101,13 +104,13 @@ static HAK_NOINLINE void *sample_small(size_t bytes, struct hak_heap *heap, unsi
     hak_atomic_u32 *number;
     uint64_t rate = hak_sample_rate();
     watch->busy = 1;
-    void *block = rate ? hak_tray_take(class_index, &number) : NULL;
+    void *block = rate ? hak_tray_take(hak_class_plain(class_index), &number) : NULL;
     if (block) {
         size_t usable = hak_classes[class_index].block_bytes;
         struct hak_sample sample = { .block = block, .place = place_next(heap, class_index),
                                      .requested_bytes = bytes < usable ? bytes : usable, .block_bytes = usable,
                                      .rate_bytes = rate, .weight = hak_sample_weight(usable, rate),
-                                     .class_index = class_index };
+                                     .class_index = hak_class_plain(class_index) };
         thread_look(watch);
         hak_store_release(number, hak_record_alloc(heap, watch, &sample, 0, here, stacks_wanted()));
     } else if (rate) {
@@ -132,8 +135,9 @@ static void *on_visit(size_t bytes, struct hak_heap *heap, unsigned class_index)
         return hak_visit_plain(heap, class_index);
     }
     chores(heap);
-    if (HAK_UNLIKELY(watch->busy || heap->is_short || heap->bin[class_index].word)) return hak_visit_plain(heap, class_index);
-    if (heap->shelf[class_index].rare < HAK_RARE_BLOCKS && !heap->shelf[class_index].current &&
+    if (HAK_UNLIKELY(watch->busy || heap->is_short || hak_bin_of(heap, class_index)->word)) return hak_visit_plain(heap, class_index);
+    const struct hak_shelf *shelf = hak_shelf_of(heap, class_index);
+    if (shelf->rare < HAK_RARE_BLOCKS && !shelf->current &&
         hak_classes[class_index].coarse != class_index && !watch->rare_bytes)
         return visit_rare(bytes, heap, watch, class_index);
     if (watch->rare_bytes) {

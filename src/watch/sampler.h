@@ -19,8 +19,8 @@ struct hak_watch {
     uint32_t busy;         /* 1: a sample is being taken, whatever is allocated meanwhile is not one */
     size_t rare_bytes;     /* asked of a class that is served by a coarser one, on the way there */
     struct hak_stack_bounds bounds;
-    uint32_t drawn[HAK_CLASS_COUNT]; /* generation of the rate under which due was drawn */
-    uint64_t due[HAK_CLASS_COUNT];   /* allocations of the class in this heap before the next sample */
+    uint32_t drawn[HAK_SHELF_COUNT]; /* by class or pool: generation of the rate under which due was drawn */
+    uint64_t due[HAK_SHELF_COUNT];   /* allocations of it in this heap before the next sample */
 };
 
 /* --- sampler.c --- */

@@ -8,7 +8,7 @@
 #include "unit/room.h"
 
 #include "os/stack.h"
-#include "watch/key.h"
+#include "heap/key.h"
 
 #include <pthread.h>
 #include <stdio.h>

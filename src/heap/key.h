@@ -10,8 +10,8 @@
  * Stability: address and height are kept apart (struct hak_site_key_parts is what is saved, by build id and offset);
  *            the 64-bit key is of this process only, since addresses are.
  */
-#ifndef HAK_WATCH_KEY_H
-#define HAK_WATCH_KEY_H
+#ifndef HAK_HEAP_KEY_H
+#define HAK_HEAP_KEY_H
 
 #include "base/attr.h"
 

@@ -1,0 +1,40 @@
+/* pool.h - split classes: small blocks of long-lived call sites in slabs of their own.
+ *
+ * A class that is split has two pools in each heap: its main one, whose slabs are the class's as ever, and one for the call
+ * sites that hak_pool_sites marks, whose slabs have an index of their own (slab/class.h). The class's bin stays empty, so
+ * malloc leaves its fast path, and hak_pool_malloc() serves it from the word of one pool or the other. free, events, lists
+ * and strangers know slabs only, and need nothing. Classes that are not split have not one instruction more.
+ *
+ * Owns:      hak_split_classes and hak_pool_sites, which learn writes (learn/lifetime.c); the pools of each heap.
+ * Threads:   the owner. A heap follows hak_split_classes at its next chores; between, either way is right: which pool a
+ *            block lies in decides nothing but its neighbours.
+ * Invariant: heap->split has bit c - 1  =>  heap->bin[c].word == 0 and heap->pools exists.
+ */
+#ifndef HAK_HEAP_POOL_H
+#define HAK_HEAP_POOL_H
+
+#include "heap/heap.h"
+
+/* Bit c - 1: small class c is to be split. */
+extern hak_atomic_u64 hak_split_classes;
+
+/* For each class which sites are long-lived: a bit for each hash, one cache line. Two sites of one hash share a pool. */
+enum { HAK_POOL_SITE_BITS = 9 };
+extern hak_atomic_u64 hak_pool_sites[HAK_SMALL_CLASS_MAX + 1][(1 << HAK_POOL_SITE_BITS) / 64];
+
+/* Of a call's address and its height on the stack (heap/key.h); quick rather than good. */
+HAK_INLINE uint64_t hak_pool_hash(const void *address, uintptr_t height_bytes) {
+    return ((uint64_t)(uintptr_t)address + ((uint64_t)height_bytes << 29)) * UINT64_C(0x9e3779b97f4a7c15) >>
+           (64 - HAK_POOL_SITE_BITS);
+}
+
+/* A block of a split class, for who called from `address` with that stack pointer. */
+void *hak_pool_malloc(size_t bytes, struct hak_heap *heap, size_t class_index, const void *address, uintptr_t stack);
+
+/* Granules that pools lie in. */
+extern hak_atomic_u32 hak_pool_granules;
+
+/* The heap splits and joins classes as hak_split_classes says now. */
+void hak_pool_resplit(struct hak_heap *heap);
+
+#endif

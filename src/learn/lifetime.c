@@ -1,0 +1,373 @@
+/* lifetime.c - see lifetime.h.
+ *
+ *   a slab is turned to     its first block is watched, under the site that asked for it          on_slab
+ *   its bit is taken again,
+ *   or its slab ends        the block died among its peers                                        on_death
+ *   seven eighths of its slab are free, or AGE watched blocks of others died since, and it lives   on_look
+ *                           the block outlived its peers
+ *   every DECIDE slabs      sites are compared, the heaps told                                    hak_lifetime_decide
+ *
+ * Age is counted in what the program allocated and freed meanwhile, not in seconds: a block is long-lived when it is still
+ * there after a peak, however long that took. It costs nothing until the heap has grown, and then a few additions per
+ * slab: growth pays sixteen page faults in the same time.
+ *
+ * Guessing:  during the first peak nothing is known, and what it leaves behind stays for good. But where few sites make
+ *            up the growth, all others together are a small part of it, and slabs of their own cost next to nothing: so
+ *            they get them, until deaths prove them as short-lived as the rest (then never again in this process).
+ * Measured:  docs/decisions/0007-lifetimes.md.
+ * Rejected:  hooks in free for sampled blocks: exact ages, but a watched slab and its slow frees for each; here no free knows.
+ *            Seconds as age: a program that waits for its user has only long-lived blocks.
+ */
+#include "learn/lifetime.h"
+
+#include "heap/pool.h"
+#include "learn/policy.h"
+#include "rules/options.h"
+#include "heap/key.h"
+
+enum {
+    SITES_MAX = 1024,
+    SLOTS = 2048,
+    PLACES = 8192,     /* one per granule: exact up to 512 MiB, a few forgotten above */
+    GROWN_CHUNKS = 2,  /* below, nothing is looked at */
+    GUESS_CHUNKS = 4,
+    GUESS_SAMPLED = 192, /* granules: 12 MiB */
+    DECIDE = 16,       /* slabs */
+    AGE = 64,          /* deaths */
+    LONG_PART = 10,    /* a tenth outlives: recall counts, for one block pins a page */
+    LONG_TIMES = 3,    /* the others' part: else all are alike */
+    BASE_JUDGED = 16,
+    SAVED_JUDGED = 4,
+    MAJOR_PART = 16,   /* a site of less is no large one */
+    MAJOR_PERCENT = 80,
+    MAJORS_MAX = 8,
+    HALVE = 1 << 14,
+};
+
+struct row {
+    const void *address;
+    uint32_t height, class_index;
+    hak_atomic_u32 sampled, alive, dead, is_long;
+};
+
+static struct row rows[SITES_MAX];            /* row 0 is nobody's: what found no row */
+static hak_atomic_u32 row_count = 1;
+static _Atomic(uint16_t) slots[SLOTS];        /* row, by key */
+static hak_atomic_u64 rows_key[SITES_MAX];    /* 0 until the row may be read */
+static hak_atomic_u64 places[PLACES];         /* granule 24, row 10, class's row 10, deaths 20 */
+static hak_atomic_u32 class_slabs[HAK_SMALL_CLASS_MAX + 1], slab_count, death_count, sampled_sum, decided_count;
+static hak_atomic_u32 stage, is_guessing, is_guess_refuted, decide_lock;
+
+/* --- the table: rows are never removed --- */
+
+static unsigned row_find(const void *address, uint32_t height, unsigned class_index) {
+    uint64_t key = hak_site_key(address, height, class_index);
+    unsigned slot = (unsigned)(key >> 53);
+    for (unsigned tried = 0; tried < 16; tried++, slot = (slot + 1) % SLOTS) {
+        uint16_t there = hak_load_acquire(&slots[slot]); /* pairs with the CAS below: the row is written */
+        if (there == 0) {
+            uint32_t fresh = hak_load_relaxed(&row_count);
+            do if (fresh >= SITES_MAX) return 0;
+            while (!hak_cas_weak(&row_count, &fresh, fresh + 1));
+            rows[fresh].address = address;
+            rows[fresh].height = height;
+            rows[fresh].class_index = class_index;
+            hak_store_release(&rows_key[fresh], key);
+            if (hak_cas(&slots[slot], &there, (uint16_t)fresh)) return fresh;
+            hak_store_release(&rows_key[fresh], 0); /* another thread was first: the row is lost, which is rare */
+        }
+        if (hak_load_relaxed(&rows_key[there]) == key) return there;
+    }
+    return 0;
+}
+
+/* Written whole; another thread may be at the others. */
+static bool row_ready(unsigned row) { return hak_load_acquire(&rows_key[row]) != 0; }
+
+static void row_add(unsigned row, bool is_alive, uint32_t weight) {
+    if (row == 0) return;
+    hak_add(is_alive ? &rows[row].alive : &rows[row].dead, weight);
+}
+
+/* --- what becomes of watched blocks --- */
+
+enum { DEATH_BITS = 20, ROW_BITS = 10 };
+HAK_STATIC(SITES_MAX == 1 << ROW_BITS);
+
+static uint64_t place_make(size_t granule, unsigned row, unsigned class_row) {
+    return (uint64_t)granule << 40 | (uint64_t)row << 30 | (uint64_t)class_row << DEATH_BITS |
+           (hak_load_relaxed(&death_count) & hak_word_mask(0, DEATH_BITS));
+}
+
+static void judged(struct hak_slab *slab, bool is_alive) {
+    size_t granule = hak_slab_granule(slab);
+    uint64_t place = hak_load_relaxed(&places[granule % PLACES]);
+    hak_store_relaxed(&slab->sample, 0);
+    if (place >> 40 != (granule & 0xffffff)) return;
+    uint32_t weight = hak_slab_class(slab)->granules;
+    row_add(place >> 30 & hak_word_mask(0, ROW_BITS), is_alive, weight);
+    row_add(place >> DEATH_BITS & hak_word_mask(0, ROW_BITS), is_alive, weight);
+    if (!is_alive) hak_add(&death_count, 1);
+}
+
+static void on_death(struct hak_slab *slab) { judged(slab, false); }
+
+static void on_look(struct hak_slab *slab) {
+    const struct hak_class *class = hak_slab_class(slab);
+    const hak_atomic_u64 *words = hak_slab_row(slab)->word, *remote = hak_slab_remote(slab);
+    unsigned block = hak_slab_sample_block(slab), live = 0;
+    uint64_t free_bits = hak_load_relaxed(&remote[block / 64]) | hak_load_relaxed(&words[block / 64]);
+    if (free_bits >> block % 64 & 1) {
+        judged(slab, false);
+        return;
+    }
+    for (unsigned i = 0; i < class->word_count; i++) {
+        uint64_t set = hak_load_relaxed(&remote[i]) | hak_load_relaxed(&words[i]);
+        live += hak_word_count(~set & hak_class_valid(class, i));
+    }
+    size_t granule = hak_slab_granule(slab);
+    uint64_t place = hak_load_relaxed(&places[granule % PLACES]);
+    uint64_t age = (hak_load_relaxed(&death_count) - place) & hak_word_mask(0, DEATH_BITS);
+    if (live * 8 <= class->capacity || age >= AGE) judged(slab, true);
+}
+
+static void on_slab(struct hak_heap *heap, struct hak_slab *slab, const void *block, const void *address, uintptr_t stack) {
+    if (hak_load_relaxed(&hak_chunk_top) < GROWN_CHUNKS) return;
+    unsigned class_index = hak_class_plain(slab->class_index);
+    if (class_index > HAK_SMALL_CLASS_MAX) return;
+    hak_add(&class_slabs[class_index], 1);
+    if (!hak_load_relaxed(&slab->sample)) {
+        const struct hak_row *row = hak_slab_row(slab);
+        uint32_t height = (uint32_t)((heap->stack_top - stack) >> 3), weight = hak_slab_class(slab)->granules;
+        unsigned site = row_find(address, height, 0), exact = row_find(address, height, class_index);
+        size_t granule = hak_slab_granule(slab);
+        hak_add(&rows[site].sampled, weight);
+        hak_add(&rows[exact].sampled, weight);
+        hak_add(&sampled_sum, weight);
+        hak_store_relaxed(&places[granule % PLACES], place_make(granule, site, exact));
+        unsigned index = (unsigned)((size_t)((const char *)block - row->start) / row->block_bytes);
+        hak_store_release(&slab->sample, (uint16_t)(index + HAK_SAMPLE_BASE));
+    }
+    if (hak_add(&slab_count, 1) % DECIDE == DECIDE - 1) hak_lifetime_decide();
+}
+
+/* --- deciding --- */
+
+struct sums {
+    uint64_t sampled, alive, dead;
+};
+static void sums_add(struct sums *sums, const struct row *row) {
+    sums->sampled += hak_load_relaxed(&row->sampled);
+    sums->alive += hak_load_relaxed(&row->alive);
+    sums->dead += hak_load_relaxed(&row->dead);
+}
+static struct sums sums_of(const struct row *row) {
+    struct sums sums = { 0, 0, 0 };
+    sums_add(&sums, row);
+    return sums;
+}
+static bool may_be_long(struct sums one) { return one.alive >= 2 && one.alive * LONG_PART >= one.alive + one.dead; }
+static bool is_longer(struct sums one, struct sums base) { /* than the others, by part */
+    return one.alive * (base.alive + base.dead) >= LONG_TIMES * base.alive * (one.alive + one.dead);
+}
+
+/* Which sites are long-lived, against those that may not be; how many are. */
+static unsigned sites_judge(unsigned count) {
+    struct sums base = { 0, 0, 0 };
+    unsigned found = 0;
+    for (unsigned i = 1; i < count; i++)
+        if (row_ready(i) && rows[i].class_index == 0 && !may_be_long(sums_of(&rows[i]))) sums_add(&base, &rows[i]);
+    for (unsigned i = 1; i < count; i++) {
+        if (!row_ready(i)) continue;
+        struct sums one = sums_of(&rows[i]);
+        bool is_long = base.alive + base.dead >= BASE_JUDGED && may_be_long(one) && is_longer(one, base);
+        hak_store_relaxed(&rows[i].is_long, is_long);
+        found += is_long;
+    }
+    return found;
+}
+
+static uint64_t row_hash(const struct row *row) { return hak_pool_hash(row->address, (uintptr_t)row->height << 3); }
+
+static void bit_set(uint64_t *bits, uint64_t hash, bool value) {
+    if (value) bits[hash / 64] |= UINT64_C(1) << hash % 64;
+    else bits[hash / 64] &= ~(UINT64_C(1) << hash % 64);
+}
+
+enum { BIT_WORDS = (1 << HAK_POOL_SITE_BITS) / 64 };
+
+static void tell(const uint64_t *bits, unsigned count, bool is_learnt) {
+    uint64_t classes = 0;
+    for (unsigned c = 1; c <= HAK_SMALL_CLASS_MAX; c++) {
+        if (hak_load_relaxed(&class_slabs[c]) < 2) continue;
+        uint64_t mine[BIT_WORDS];
+        for (unsigned i = 0; i < BIT_WORDS; i++) mine[i] = bits[i];
+        for (unsigned i = 1; is_learnt && i < count; i++) { /* of this class more is known than of all classes together */
+            struct sums one = sums_of(&rows[i]);
+            if (row_ready(i) && rows[i].class_index == c && one.alive + one.dead >= BASE_JUDGED)
+                bit_set(mine, row_hash(&rows[i]), hak_load_relaxed(&rows[i].is_long));
+        }
+        for (unsigned i = 0; i < BIT_WORDS; i++)
+            if (hak_load_relaxed(&hak_pool_sites[c][i]) != mine[i]) hak_store_relaxed(&hak_pool_sites[c][i], mine[i]);
+        classes |= UINT64_C(1) << (c - 1);
+    }
+    if (hak_load_relaxed(&hak_split_classes) != classes) hak_store_release(&hak_split_classes, classes);
+}
+
+static void decide_learnt(unsigned count) {
+    uint64_t bits[BIT_WORDS] = { 0 };
+    for (unsigned i = 1; i < count; i++) {
+        struct sums one = sums_of(&rows[i]);
+        bool is_unknown = hak_load_relaxed(&is_guessing) && one.alive + one.dead < 4 && one.sampled * MAJOR_PART < hak_load_relaxed(&sampled_sum);
+        if (row_ready(i) && rows[i].class_index == 0 && (hak_load_relaxed(&rows[i].is_long) || is_unknown))
+            bit_set(bits, row_hash(&rows[i]), true);
+    }
+    hak_store_relaxed(&stage, HAK_LIFETIME_LEARNT);
+    tell(bits, count, true);
+}
+
+/* The largest sites that together make up MAJOR_PERCENT of what was watched; false if they are many. */
+static bool majors_find(unsigned count, uint16_t *major, unsigned *major_count) {
+    uint64_t all = hak_load_relaxed(&sampled_sum), covered = 0, last = UINT64_MAX;
+    unsigned last_row = 0;
+    *major_count = 0;
+    while (covered * 100 < all * MAJOR_PERCENT) {
+        uint64_t most = 0;
+        unsigned found = 0;
+        for (unsigned i = 1; i < count; i++) { /* the next one in descending order, rows of one size by their number */
+            uint64_t sampled = row_ready(i) && rows[i].class_index == 0 ? hak_load_relaxed(&rows[i].sampled) : 0;
+            if (sampled > most && (sampled < last || (sampled == last && i > last_row))) most = sampled, found = i;
+        }
+        if (most * MAJOR_PART < all || *major_count == MAJORS_MAX) return false;
+        major[(*major_count)++] = (uint16_t)found;
+        covered += last = most;
+        last_row = found;
+    }
+    return true;
+}
+
+static bool decide_guessed(unsigned count) {
+    uint16_t major[MAJORS_MAX];
+    unsigned major_count;
+    if (!majors_find(count, major, &major_count)) return false;
+    struct sums minor = { 0, 0, 0 };
+    for (unsigned i = 1; i < count; i++) {
+        bool is_major = !row_ready(i) || rows[i].class_index != 0;
+        for (unsigned m = 0; m < major_count; m++) is_major |= major[m] == i;
+        if (!is_major) sums_add(&minor, &rows[i]);
+    }
+    if (minor.alive + minor.dead >= BASE_JUDGED && !may_be_long(minor)) {
+        hak_store_relaxed(&is_guess_refuted, 1);
+        hak_store_relaxed(&is_guessing, 0);
+        return false;
+    }
+    uint64_t bits[BIT_WORDS];
+    for (unsigned i = 0; i < BIT_WORDS; i++) bits[i] = ~UINT64_C(0);
+    for (unsigned m = 0; m < major_count; m++)
+        bit_set(bits, row_hash(&rows[major[m]]), false);
+    hak_store_relaxed(&stage, HAK_LIFETIME_GUESSED);
+    hak_store_relaxed(&is_guessing, 1);
+    tell(bits, count, false);
+    return true;
+}
+
+static void halve(unsigned count) {
+    uint32_t sum = 0;
+    for (unsigned i = 1; i < count; i++) {
+        struct row *row = &rows[i];
+        if (!row_ready(i)) continue;
+        hak_store_relaxed(&row->sampled, hak_load_relaxed(&row->sampled) / 2);
+        hak_store_relaxed(&row->alive, hak_load_relaxed(&row->alive) / 2);
+        hak_store_relaxed(&row->dead, hak_load_relaxed(&row->dead) / 2);
+        if (row->class_index == 0) sum += hak_load_relaxed(&row->sampled);
+    }
+    hak_store_relaxed(&sampled_sum, sum);
+}
+
+void hak_lifetime_decide(void) {
+    uint32_t epoch = hak_load_relaxed(&hak_epoch), holder = hak_load_relaxed(&decide_lock);
+    if (holder == epoch || !hak_cas(&decide_lock, &holder, epoch)) return; /* another thread decides; the parent's are void */
+    unsigned count = hak_load_acquire(&row_count);
+    hak_add(&decided_count, 1);
+    if (sites_judge(count) > 0) {
+        decide_learnt(count);
+    } else if (hak_load_relaxed(&hak_chunk_top) < GUESS_CHUNKS || hak_load_relaxed(&sampled_sum) < GUESS_SAMPLED ||
+               hak_load_relaxed(&is_guess_refuted) || !decide_guessed(count)) {
+        hak_store_relaxed(&stage, HAK_LIFETIME_TOGETHER);
+        if (hak_load_relaxed(&hak_split_classes) != 0) hak_store_release(&hak_split_classes, 0);
+    }
+    if (hak_load_relaxed(&sampled_sum) > HALVE) halve(count);
+    hak_store_release(&decide_lock, 0);
+}
+
+/* --- from outside --- */
+
+void hak_lifetime_teach(const void *address, uint32_t height, unsigned class_index, uint32_t samples, uint32_t alive) {
+    unsigned row = row_find(address, height >> 3, class_index);
+    if (row == 0) return;
+    hak_add(&rows[row].sampled, samples);
+    hak_add(&rows[row].alive, alive);
+    hak_add(&rows[row].dead, samples - alive);
+    if (class_index == 0) hak_add(&sampled_sum, samples);
+}
+
+void hak_lifetime_stats_get(struct hak_lifetime_stats *stats) {
+    *stats = (struct hak_lifetime_stats){ .stage = (enum hak_lifetime_stage)hak_load_relaxed(&stage),
+                                          .split_classes = hak_load_relaxed(&hak_split_classes),
+                                          .site_count = hak_load_relaxed(&row_count) - 1,
+                                          .decided_count = hak_load_relaxed(&decided_count),
+                                          .died_count = hak_load_relaxed(&death_count) };
+}
+
+bool hak_lifetime_site_get(uint32_t index, struct hak_lifetime_site *site) {
+    if (index + 1 >= hak_load_acquire(&row_count)) return false;
+    *site = (struct hak_lifetime_site){ .class_index = 0 };
+    if (!row_ready(index + 1)) return true;
+    const struct row *row = &rows[index + 1];
+    *site = (struct hak_lifetime_site){ row->address, row->height << 3, row->class_index, hak_load_relaxed(&row->sampled),
+                                        hak_load_relaxed(&row->alive), hak_load_relaxed(&row->dead),
+                                        hak_load_relaxed(&row->is_long) != 0 };
+    return true;
+}
+
+/* --- the policy file: docs/policy.md, kind `pool` --- */
+
+enum { TAUGHT_MAX = 1024 }; /* an old file does not outweigh what is seen now for ever */
+static uint64_t taught_sum; /* at start, by one thread */
+
+static void policy_take(const struct hak_policy_site *site) {
+    uint64_t samples = site->number[2] < TAUGHT_MAX ? site->number[2] : TAUGHT_MAX;
+    uint64_t part = site->number[1] < 1000 ? site->number[1] : 1000;
+    if (site->address == 0 || site->class_index > HAK_SMALL_CLASS_MAX) return;
+    hak_lifetime_teach((const void *)(uintptr_t)site->address, site->height, site->class_index, (uint32_t)samples,
+                       (uint32_t)(samples * part / 1000));
+    taught_sum += samples;
+}
+
+static bool policy_give(void (*put)(struct hak_policy_site *site, void *context), void *context) {
+    uint64_t known_sum = 0;
+    unsigned count = hak_load_acquire(&row_count);
+    for (unsigned i = 1; i < count; i++) {
+        if (!row_ready(i)) continue;
+        struct sums one = sums_of(&rows[i]);
+        uint64_t samples = one.alive + one.dead;
+        if (samples < (rows[i].class_index ? BASE_JUDGED : SAVED_JUDGED)) continue;
+        known_sum += samples;
+        struct hak_policy_site site = {
+            .address = (uintptr_t)rows[i].address, .height = rows[i].height << 3, .class_index = (uint16_t)rows[i].class_index,
+            .kind = HAK_POLICY_POOL,
+            .number = { hak_load_relaxed(&rows[i].is_long), one.alive * 1000 / samples, samples },
+        };
+        put(&site, context);
+    }
+    return known_sum > taught_sum + taught_sum / 8;
+}
+
+void hak_learn_lifetime_start(void) {
+    static const struct hak_policy_room room = { policy_take, policy_give };
+    if (HAK_OPT(disable_lifetimes) || HAK_OPT(minimal)) return;
+    hak_policy_room_set(HAK_POLICY_POOL, &room);
+    __atomic_store_n(&hak_slab_on_death, on_death, __ATOMIC_RELAXED);
+    __atomic_store_n(&hak_slab_on_look, on_look, __ATOMIC_RELAXED);
+    __atomic_store_n(&hak_heap_on_slab, on_slab, __ATOMIC_RELAXED);
+}

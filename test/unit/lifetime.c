@@ -1,0 +1,178 @@
+/* lifetime.c - which sites are called long-lived, and when classes are split for it. Each test in a child of its own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "unit/room.h"
+
+#include "front/front.h"
+#include "heap/pool.h"
+#include "learn/lifetime.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SITE(name)                                                  \
+    __attribute__((noipa)) static void *name(size_t bytes) {        \
+        void *block = malloc(bytes);                                \
+        __asm__ volatile("" : "+r"(block));                         \
+        return block;                                               \
+    }
+SITE(site_long)
+SITE(site_brief)
+SITE(site_other)
+
+enum { PEAK_BYTES = 40 << 20, KEPT_MAX = 1 << 16, BRIEF_MAX = 1 << 20 };
+static void *kept[KEPT_MAX], *brief[BRIEF_MAX];
+static unsigned kept_count, brief_count;
+static uint64_t dice = 88172645463325252u;
+
+static enum hak_lifetime_stage stage_now(void) {
+    struct hak_lifetime_stats stats;
+    hak_lifetime_stats_get(&stats);
+    return stats.stage;
+}
+static void look_at_all(void) {
+    hak_sweep_all(false);
+    hak_lifetime_decide();
+}
+
+/* One in `part` blocks is kept, from a site of its own if `two`; all others are freed when the peak is over. */
+static void peak(unsigned part, bool two, bool keeps) {
+    for (size_t left = PEAK_BYTES; left > 1024;) {
+        size_t bytes = 16 + dice_next(&dice) % 497;
+        bool is_long = dice_next(&dice) % part == 0;
+        void *block = is_long && two ? site_long(bytes) : site_brief(bytes);
+        left -= bytes;
+        if (is_long && keeps && kept_count < KEPT_MAX) kept[kept_count++] = block;
+        else brief[brief_count++] = block;
+    }
+    while (brief_count > 0) free(brief[--brief_count]);
+}
+static void kept_free(void) {
+    while (kept_count > 0) free(kept[--kept_count]);
+}
+
+static void in_child(void (*test)(void)) {
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(100);
+        test();
+        _exit(0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+#define CHECK(x) ((x) ? (void)0 : (fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #x), _exit(1)))
+
+static void guess_then_learn(void) {
+    CHECK(stage_now() == HAK_LIFETIME_TOGETHER);
+    peak(50, true, true);
+    CHECK(stage_now() == HAK_LIFETIME_GUESSED); /* nothing had died when the last slab was cut */
+    CHECK(hak_load_relaxed(&hak_split_classes) != 0);
+    for (int i = 0; i < 2; i++) {
+        peak(50, true, true);
+        look_at_all();
+    }
+    CHECK(stage_now() == HAK_LIFETIME_LEARNT);
+    struct hak_lifetime_site site;
+    unsigned long_count = 0, brief_long = 0;
+    for (uint32_t i = 0; hak_lifetime_site_get(i, &site); i++) {
+        if (site.class_index != 0) continue;
+        long_count += site.is_long;
+        brief_long += site.is_long && site.dead > site.alive;
+    }
+    CHECK(long_count >= 1 && long_count <= 2 && brief_long == 0);
+}
+static void a_guess_is_followed_by_knowledge(void **state) {
+    (void)state;
+    in_child(guess_then_learn);
+}
+
+static void one_site(void) {
+    for (int i = 0; i < 3; i++) {
+        peak(50, false, true);
+        look_at_all();
+    }
+    CHECK(stage_now() != HAK_LIFETIME_LEARNT);
+    struct hak_lifetime_site site;
+    for (uint32_t i = 0; hak_lifetime_site_get(i, &site); i++) CHECK(!site.is_long);
+}
+static void a_site_of_both_kinds_is_not_long(void **state) {
+    (void)state;
+    in_child(one_site);
+}
+
+static void refuted(void) {
+    peak(50, true, false); /* the small site's blocks die with all others */
+    CHECK(stage_now() == HAK_LIFETIME_GUESSED);
+    for (int i = 0; i < 3; i++) {
+        look_at_all();
+        peak(50, true, false);
+    }
+    CHECK(stage_now() == HAK_LIFETIME_TOGETHER);
+    CHECK(hak_load_relaxed(&hak_split_classes) == 0);
+    peak(50, true, false);
+    CHECK(hak_load_relaxed(&hak_split_classes) == 0); /* and is not made again */
+}
+static void a_guess_that_deaths_refute_is_given_up(void **state) {
+    (void)state;
+    in_child(refuted);
+}
+
+static void grows_only(void) { /* nothing dies: no site is longer-lived than another */
+    for (int i = 0; i < 200000 && kept_count < KEPT_MAX; i++) kept[kept_count++] = i % 2 ? site_other(300) : site_brief(200);
+    look_at_all();
+    CHECK(stage_now() != HAK_LIFETIME_LEARNT);
+    kept_free();
+}
+static void a_heap_that_only_grows_teaches_nothing(void **state) {
+    (void)state;
+    in_child(grows_only);
+}
+
+static void taught(void) {
+    /* what an earlier run found: the first peak is split by it as soon as classes have slabs */
+    peak(50, true, true);
+    for (int i = 0; i < 2; i++) {
+        peak(50, true, true);
+        look_at_all();
+    }
+    CHECK(stage_now() == HAK_LIFETIME_LEARNT);
+    struct hak_lifetime_site site;
+    for (uint32_t i = 0; hak_lifetime_site_get(i, &site); i++) {
+        if (!site.is_long || site.class_index) continue;
+        struct hak_lifetime_stats before, after;
+        hak_lifetime_stats_get(&before);
+        hak_lifetime_teach(site.address, site.height, 0, 100, 90);
+        hak_lifetime_stats_get(&after);
+        CHECK(before.site_count == after.site_count); /* the same site */
+        return;
+    }
+    CHECK(!"a long-lived site");
+}
+static void teaching_finds_the_same_site(void **state) {
+    (void)state;
+    in_child(taught);
+}
+
+int main(void) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    return 77; /* a sanitizer's build makes no tail calls: all sites are one */
+#endif
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_guess_is_followed_by_knowledge),
+        cmocka_unit_test(a_site_of_both_kinds_is_not_long),
+        cmocka_unit_test(a_guess_that_deaths_refute_is_given_up),
+        cmocka_unit_test(a_heap_that_only_grows_teaches_nothing),
+        cmocka_unit_test(teaching_finds_the_same_site),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
