@@ -93,8 +93,8 @@ fn whatever_is_wrong_is_told_with_its_line() {
         ),
         (changed("runs 3", "walks 3"), "line 4: version 1 has no keyword 'walks'"),
         (
-            changed("knob free_max_mb 64", "knob free_max_mb 9999999999"),
-            "free_max_mb is 9999999999, and may be",
+            changed("knob free_max_mb 64", "knob free_max_mb 4294967295"),
+            "free_max_mb is 4294967295, and may be",
         ),
         (changed("knob free_max_mb 64", "knob rm_rf 1"), "there is no knob 'rm_rf'"),
         (changed("knob free_max_mb 64", "knob report 1"), "there is no knob 'report'"),
