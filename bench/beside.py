@@ -1,53 +1,87 @@
 """beside.py - workloads side by side: no figure was promised for them; time and memory are shown together.
 
-A row here is (name, what it does, workload and arguments, quick arguments). One table for all: time, peak and resident
-memory, faults, each against glibc and the best peer.
+Measured by `hakmem bench`, whose rows these are (bench/suite.toml): short runs, each begun in a quiet moment. What stands
+here is which of them, under which heading.
 """
-from rows import MB, field_of, megabytes
-from runner import median, pair_ratio
+import json
+import os
+import subprocess
 
-# name, workload, arguments, arguments when quick, field of the time, divide time by `ops`
+from rows import MB
+from runner import BenchError, median, pair_ratio
+
+# heading, row of the suite
 WORKLOADS = [
-    ("malloc + free, 64 B", "tiny_hot", (20000000, 64), (5000000, 64), "cpu_ns"),
-    ("256 x 64 B, then freed", "pairs", (64, 256, 40000), (64, 256, 10000), "cpu_ns"),
-    ("random sizes 16-1024, 4096 slots", "random_mixed", (10000000, 4096), (2000000, 4096), "cpu_ns"),
-    ("random sizes 16-256, 65536 slots", "random_mixed", (10000000, 65536, 16, 256), (2000000, 65536, 16, 256),
-     "cpu_ns"),
-    ("random sizes 1-32 KiB, 1024 slots", "random_mixed", (4000000, 1024, 1024, 32768), (1000000, 1024, 1024, 32768),
-     "cpu_ns"),
-    ("larson, 4 threads", "larson", (1,), (1,), "wall_ns"),
-    ("2-32 KiB, 2 threads", "mid_large_mt", (2, 1000000), (2, 200000), "wall_ns"),
-    ("producer and consumer", "producer_consumer", (1, 3000000), (1, 1000000), "wall_ns"),
-    ("buffers of 2 MiB", "vm", (5000,), (1000,), "cpu_ns"),
-    ("growth by realloc", "realloc_growth", (20000, 128), (5000, 64), "cpu_ns"),
-    ("calloc, half untouched", "calloc_half", (100,), (40,), "cpu_ns"),
+    ("malloc + free, 64 B", "tiny_hot/64"),
+    ("256 x 64 B, then freed", "pairs/64"),
+    ("random sizes 16-1024, 4096 slots", "random_mixed/4096"),
+    ("random sizes 16-256, 65536 slots", "random_mixed/65536"),
+    ("random sizes 1-32 KiB, 1024 slots", "random_mixed/32K"),
+    ("larson, 4 threads", "larson"),
+    ("2-32 KiB, 2 threads", "mid_large_mt/32K"),
+    ("producer and consumer", "producer_consumer/one"),
+    ("buffers of 2 MiB", "vm/touched"),
+    ("growth by realloc", "realloc_growth"),
+    ("calloc, half untouched", "calloc_half"),
 ]
+FORK = "fork_cow/64"
+
+
+def bench(stand, rows, rounds, *more):
+    """{row: row of the result file}, each with the cells of all variants that were measured."""
+    command = os.path.join(os.path.dirname(stand.original), "hakmem")
+    out = os.path.join(stand.scratch, "beside.json")
+    try:
+        done = subprocess.run([command, "bench", *rows, "--with", ",".join(stand.peers), "--rounds", str(rounds),
+                               "--json", out, *more], env={**os.environ, "HAKMEM_LIB": stand.library},
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              check=False)
+        with open(out, encoding="utf-8") as file:
+            results = json.load(file)
+    except OSError as error:
+        raise BenchError(f"{command} does not measure: {error}") from None
+    # Status 1: HAKMEM itself failed in a row. The others are measured, and stderr says which.
+    if done.returncode not in (0, 1):
+        raise BenchError(f"{command} bench: {done.stderr.strip().splitlines()[-1]}")
+    return {row["name"]: {**row, "cells": {cell["allocator"]: cell for cell in row["cells"]
+                                           if cell["runs"] and not cell.get("error")}} for row in results["rows"]}
+
+
+def per_op(row, cell):
+    """Nanoseconds an operation, by round."""
+    return {run["round"]: run[row["time"] + "_ns"] / run["ops"] for run in cell["runs"]}
+
+
+def variant(row, cell, glibc):
+    times, base = per_op(row, cell), per_op(row, glibc)
+    both = sorted(times.keys() & base.keys())
+    runs = cell["runs"]
+    return {"ns": median(times.values()), "ns_min": min(times.values()), "ns_max": max(times.values()),
+            "against_glibc": pair_ratio([times[at] for at in both], [base[at] for at in both]),
+            "peak_mb": median([run["peak_kb"] for run in runs]) * 1024 / MB,
+            "resident_mb": median([run.get("resident_kb") or 0 for run in runs]) * 1024 / MB,
+            "faults": median([run["faults"] for run in runs])}
 
 
 def measure(stand, quick, say=print):
-    """[{name, results: {variant: {ns, peak_mb, resident_mb, faults, ratio_to_glibc}}}]"""
+    """[{name, variants: {variant: {ns, peak_mb, resident_mb, faults, against_glibc}}}]"""
+    say("  hakmem bench", flush=True)
+    rows = bench(stand, [row for _, row in WORKLOADS], 3 if quick else 15)
     table = []
-    for name, workload, full, brief, clock in WORKLOADS:
-        say(f"  {name}", flush=True)
-        arguments = brief if quick else full
-        results = stand.interleaved(stand.variants(), 2 if quick else 3,
-                                    lambda preload, w=workload, a=arguments: stand.work(preload, w, *a))
-        per_op = {variant: [line[clock] / line["ops"] for line in lines] for variant, lines in results.items()}
-        peak, resident = megabytes(results, "peak_kb"), megabytes(results, "resident_kb")
-        faults = field_of(results, "faults")
-        table.append({"name": name, "workload": workload, "arguments": arguments, "clock": clock, "variants": {
-            variant: {"ns": median(per_op[variant]), "ns_min": min(per_op[variant]), "ns_max": max(per_op[variant]),
-                      "against_glibc": pair_ratio(per_op[variant], per_op["glibc"]), "peak_mb": median(peak[variant]),
-                      "resident_mb": median(resident[variant]), "faults": median(faults[variant])}
-            for variant in results}})
+    for name, row in ((name, rows[row]) for name, row in WORKLOADS if row in rows):
+        cells = row["cells"]
+        if "glibc" not in cells:
+            continue
+        table.append({"name": name, "workload": row["program"], "arguments": row["arguments"], "clock": row["time"],
+                      "variants": {which: variant(row, cell, cells["glibc"]) for which, cell in cells.items()}})
     return table
 
 
 def fork_pages(stand, say=print):
     """Pages that a child copies when it frees a random half of 512 MB of 64-byte blocks."""
     say("  fork, the child frees half of 512 MB", flush=True)
-    results = stand.interleaved(stand.variants(), 1, lambda preload: stand.work(preload, "fork_cow"))
-    return {variant: lines[0]["pages_copied"] for variant, lines in results.items()}
+    cells = bench(stand, [FORK], 1, "--full").get(FORK, {"cells": {}})["cells"]
+    return {which: int(cell["runs"][0]["extra"]["pages_copied"]) for which, cell in cells.items()}
 
 
 def peaks_5(stand, say=print):
