@@ -31,7 +31,7 @@ const PLUMBING_PREFIXES: [&str; 22] = [
     "g_malloc",
     "g_slice_",
 ];
-const PLUMBING_NAMES: [&str; 46] = [
+const PLUMBING_NAMES: [&str; 48] = [
     "PyObject_Calloc",
     "PyObject_Realloc",
     "PyType_GenericAlloc",
@@ -68,11 +68,13 @@ const PLUMBING_NAMES: [&str; 46] = [
     "xstrdup",
     "zcalloc",
     "zcalloc_num",
+    "zcalloc_usable",
     "zmalloc",
     "zmalloc_usable",
     "zrealloc",
     "zrealloc_usable",
     "zstrdup",
+    "ztrycalloc_usable",
     "ztrymalloc",
     "ztrymalloc_usable",
     "ztrymalloc_usable_internal",

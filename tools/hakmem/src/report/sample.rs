@@ -208,7 +208,7 @@ impl Maker {
             resident_peak_bytes: 512 << 20,
             live_bytes: live.bytes + (1 << 20),
             live_count: live.count,
-            free_bytes: 180 << 20,
+            free_bytes: 20 << 20,
             reserved_bytes: 1 << 40,
             returned_bytes: 700 << 20,
             retouched_bytes: 30 << 20,

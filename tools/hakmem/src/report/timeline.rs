@@ -49,6 +49,13 @@ pub fn timeline(profile: &Profile) -> Option<Timeline> {
     let kept = |index: usize| index % step == 0 || index == last;
     let moments: Vec<Moment> =
         profile.timeline.iter().enumerate().filter(|(index, _)| kept(*index)).map(|(_, at)| *at).collect();
+    // A program that allocates nothing makes no moments; what was, stays.
+    let mut moments = moments;
+    if let Some(last) =
+        moments.last().copied().filter(|last| last.at_ms + 1000 < profile.recording.duration_ms)
+    {
+        moments.push(Moment { at_ms: profile.recording.duration_ms, ..last });
+    }
     let (first, end) = (moments.first()?.at_ms, moments.last()?.at_ms);
     if end <= first {
         return None;
@@ -180,9 +187,19 @@ mod tests {
     }
 
     #[test]
+    fn silence_at_the_end_is_a_part_of_the_plot() {
+        let mut profile = sample::profile();
+        profile.timeline.truncate(100);
+        let timeline = timeline(&profile).unwrap();
+        assert_eq!(timeline.moments.last().map(|at| at[0]), Some(30_000));
+        assert_eq!(timeline.moments.last().map(|at| at[4]), Some(0));
+    }
+
+    #[test]
     fn one_moment_is_no_line() {
         let mut profile = sample::profile();
         profile.timeline.truncate(1);
+        profile.recording.duration_ms = 0;
         assert!(timeline(&profile).is_none());
         profile.timeline.clear();
         assert!(timeline(&profile).is_none());

@@ -132,12 +132,14 @@ pub fn cards(profile: &Profile) -> Vec<Card> {
         };
         cards.push(Card { title: "Resident", number: bytes(totals.resident_bytes), words: peak });
         cards.push(Card {
-            title: "Free, but resident",
+            title: "Pinned",
+            number: bytes(totals.sparse_bytes),
+            words: "empty space on pages that few blocks hold".to_owned(),
+        });
+        cards.push(Card {
+            title: "Free",
             number: bytes(totals.free_bytes),
-            words: format!(
-                "{} of it pinned by few blocks",
-                bytes(totals.sparse_bytes.min(totals.free_bytes))
-            ),
+            words: "pages kept for the next allocations".to_owned(),
         });
     }
     if totals.allocated.bytes > 0 && seconds(profile) > 0.0 {
@@ -162,14 +164,14 @@ pub fn parts(profile: &Profile) -> Vec<Part> {
     if whole == 0 || totals.live_bytes > whole {
         return Vec::new();
     }
-    let pinned = totals.sparse_bytes.min(totals.free_bytes);
-    let free = totals.free_bytes.min(whole - totals.live_bytes);
-    let pinned = pinned.min(free);
+    // Free pages are counted whole; what stands empty beside live blocks is not among them.
+    let pinned = totals.sparse_bytes.min(whole - totals.live_bytes);
+    let free = totals.free_bytes.min(whole - totals.live_bytes - pinned);
     let all = [
         ("live blocks", "live", totals.live_bytes),
-        ("free on pages that few blocks pin", "pinned", pinned),
-        ("free otherwise", "free", free - pinned),
-        ("not malloc's: code, stacks, files", "other", whole - totals.live_bytes - free),
+        ("empty, pinned by few blocks", "pinned", pinned),
+        ("free pages", "free", free),
+        ("all else: code, stacks, files, denser pages", "other", whole - totals.live_bytes - pinned - free),
     ];
     let mut x = 0.0;
     all.into_iter()
@@ -288,7 +290,7 @@ pub fn actions(profile: &Profile, sites: &[Site]) -> Vec<Action> {
             actions.push((
                 site.slack_bytes,
                 Action {
-                    title: format!("Ask for sizes that fit in {name}"),
+                    title: format!("Ask for sizes that fill their blocks in {name}"),
                     words: format!(
                         "What it asks for is rounded up to the next class of blocks; that is {} of the {} that its \
                          live blocks take.",
@@ -322,7 +324,7 @@ pub fn actions(profile: &Profile, sites: &[Site]) -> Vec<Action> {
             ));
         }
     }
-    let loose = totals.free_bytes.saturating_sub(totals.sparse_bytes);
+    let loose = totals.free_bytes;
     if loose >= worth {
         actions.push((
             loose,
@@ -353,7 +355,10 @@ pub fn warnings(profile: &Profile, sites: &[Site]) -> Vec<String> {
     let (recording, totals) = (&profile.recording, &profile.totals);
     let mut warnings = Vec::new();
     let sampled: u64 = sites.iter().map(|site| site.live.bytes).sum();
-    if recording.is_attached && totals.live_bytes > sampled {
+    // What the allocator counts are blocks, what was sampled are sizes as asked for.
+    let slack: u64 = sites.iter().map(|site| site.slack_bytes).sum();
+    let sampled = sampled.saturating_add(slack);
+    if recording.is_attached && totals.live_bytes > sampled.saturating_add(totals.live_bytes / 20) {
         warnings.push(format!(
             "The recording began while the program ran: {} of the {} live bytes are older, and no place is known for \
              them.",

@@ -260,7 +260,7 @@ impl Known {
                 seen.returned_per_s = last.map(|_| rate(after.returned, before.returned));
             }
         }
-        if let Some(tables) = tables.filter(|_| is_detailed && published.samples > 0) {
+        if let Some(tables) = tables.filter(|_| is_detailed && seen.is_recording) {
             seen.sites = self.sites(&attached.process, tables, &after);
         }
         self.before = Some(after);
@@ -296,29 +296,34 @@ impl Known {
         let rows: Vec<StackRow> = order.iter().map(|at| tables.stacks[*at as usize]).collect();
         self.name(process, tables, &order);
         let seconds = |before: &Before| after.at.duration_since(before.at).as_secs_f64().max(1e-3);
-        order
-            .iter()
-            .zip(&rows)
-            .filter_map(|(at, row)| {
-                let (name, place, caller) = self.names.get(at)?.clone();
-                let grown = self.before.as_ref().and_then(|before| {
-                    let then = before.stacks.get(at).copied().unwrap_or(0);
-                    Some(row.alloc_bytes.saturating_sub(then) as f64 / seconds(before))
-                        .filter(|_| !before.stacks.is_empty())
-                });
-                Some(SeenSite {
-                    name,
-                    place,
-                    caller,
-                    live_bytes: live(row),
-                    live_count: row.alloc_count.saturating_sub(row.free_count) / COUNT_UNIT,
-                    allocated_bytes: row.alloc_bytes,
-                    allocated_per_s: grown.unwrap_or(0.0),
-                    pinned_bytes: pinned.get(at).copied().unwrap_or(0),
-                    temporary_share: row.temporary_count as f64 / row.alloc_count.max(1) as f64,
-                })
-            })
-            .collect()
+        let mut places: HashMap<(String, String), usize> = HashMap::new();
+        let mut sites: Vec<SeenSite> = Vec::new();
+        let mut calls: Vec<(f64, f64)> = Vec::new(); // temporary ones and all, in the library's unit
+        for (at, row) in order.iter().zip(&rows) {
+            let Some((name, place, caller)) = self.names.get(at).cloned() else { continue };
+            // The largest stack of a place comes first, and its caller is the one that is named.
+            let index = *places.entry((name.clone(), place.clone())).or_insert_with(|| {
+                sites.push(SeenSite { name, place, caller, ..SeenSite::default() });
+                calls.push((0.0, 0.0));
+                sites.len() - 1
+            });
+            let before = self.before.as_ref().filter(|before| !before.stacks.is_empty());
+            let grown = before.map_or(0.0, |before| {
+                let then = before.stacks.get(at).copied().unwrap_or(0);
+                row.alloc_bytes.saturating_sub(then) as f64 / seconds(before)
+            });
+            let site = &mut sites[index];
+            let count = row.alloc_count.saturating_sub(row.free_count) / COUNT_UNIT;
+            site.live_bytes = site.live_bytes.saturating_add(live(row));
+            site.live_count = site.live_count.saturating_add(count);
+            site.allocated_bytes = site.allocated_bytes.saturating_add(row.alloc_bytes);
+            site.allocated_per_s += grown;
+            site.pinned_bytes = site.pinned_bytes.saturating_add(pinned.get(at).copied().unwrap_or(0));
+            calls[index].0 += row.temporary_count as f64;
+            calls[index].1 += row.alloc_count as f64;
+            site.temporary_share = calls[index].0 / calls[index].1.max(1.0);
+        }
+        sites
     }
 
     /// Names for those of `order` that have none yet: a profile of them alone is made.

@@ -171,7 +171,7 @@ fn turn(
         loop {
             match watcher.news.try_recv() {
                 Ok(News::Seen(seen)) => state.renew(seen),
-                Ok(News::Said(line)) => state.message = line,
+                Ok(News::Said(line)) => state.say(line),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return Ok(()), // it panicked, and has said so
             }
@@ -191,7 +191,7 @@ fn is_end(ask: Ask, state: &mut State, watcher: &Watcher) -> bool {
                 INTERVAL_MS.iter().position(|ms| *ms >= state.interval_ms).unwrap_or(INTERVAL_MS.len() - 1);
             let next = at.saturating_add_signed(step as isize).min(INTERVAL_MS.len() - 1);
             state.interval_ms = INTERVAL_MS[next];
-            state.message = format!("every {} s", state.interval_ms as f64 / 1000.0);
+            state.say(format!("every {} s", state.interval_ms as f64 / 1000.0));
             watcher.want(Want::Interval(Duration::from_millis(state.interval_ms)));
         }
         Ask::Nothing => {}

@@ -118,14 +118,13 @@ fn figures_draw(frame: &mut Frame, area: Rect, seen: &Seen, looks: Looks) {
     let mut second = vec![
         Span::raw("Live "),
         strong(bytes(seen.live_bytes)),
-        Span::raw(format!(" in {} blocks   ", rounded(seen.live_count))),
-        Span::raw("pinned "),
+        Span::raw(format!(" in {} blocks  pinned ", rounded(seen.live_count))),
         strong(bytes(seen.pinned_bytes)),
-        Span::raw(format!("   {:.0}% of slabs empty", seen.fragmentation() * 100.0)),
     ];
     if let Some(free) = seen.free_bytes {
-        second.push(Span::raw(format!("   free {}", bytes(free))));
+        second.push(Span::raw(format!("  free {}", bytes(free))));
     }
+    second.push(Span::raw(format!("  {:.0}% empty", seen.fragmentation() * 100.0)));
     frame.render_widget(Paragraph::new(Line::from(second)), lines[1]);
     let mut third = Vec::new();
     if let Some(allocated) = seen.allocated_per_s {
@@ -281,7 +280,8 @@ pub const SITE_HEADS: [(&str, u16); 6] =
     [("live", 10), ("blocks", 9), ("alloc/s", 12), ("temp", 4), ("pinned", 10), ("site", 20)];
 
 pub fn site_cells(site: &SeenSite) -> Vec<String> {
-    let place = if site.place.is_empty() { String::new() } else { format!("  {}", site.place) };
+    // A file and line; a module alone says little in a line that is short.
+    let place = if site.place.contains(':') { format!("  {}", site.place) } else { String::new() };
     let caller = if site.caller.is_empty() { String::new() } else { format!("  from {}", site.caller) };
     vec![
         bytes(site.live_bytes),
@@ -322,7 +322,7 @@ fn sites_draw(frame: &mut Frame, area: Rect, state: &State, seen: &Seen, _: Look
 }
 
 pub const CLASS_HEADS: [(&str, u16); 7] =
-    [("size", 8), ("slabs", 8), ("resident", 10), ("live", 10), ("pinned", 10), ("blocks", 10), ("used", 20)];
+    [("size", 8), ("slabs", 8), ("resident", 10), ("live", 10), ("pinned", 10), ("blocks", 9), ("used", 12)];
 
 pub fn class_cells(class: &ClassCount) -> Vec<String> {
     let live = class.live_count.saturating_mul(class.block_bytes);
@@ -334,7 +334,7 @@ pub fn class_cells(class: &ClassCount) -> Vec<String> {
         bytes(live),
         bytes(class.sparse_bytes),
         short(class.live_count),
-        format!("{share:>3.0}% {}", "#".repeat((share / 5.0).round() as usize)),
+        format!("{share:>3.0}% {}", "#".repeat((share / 10.0).round() as usize)),
     ]
 }
 

@@ -44,6 +44,7 @@ pub struct State {
     pub is_paused: bool,
     pub has_ended: bool, // the only one
     pub message: String,
+    message_age: u32, // in looks
     pub interval_ms: u64,
 }
 
@@ -63,6 +64,7 @@ impl State {
             is_paused: false,
             has_ended: false,
             message: String::new(),
+            message_age: 0,
             interval_ms,
         }
     }
@@ -155,16 +157,26 @@ impl State {
     }
 
     pub fn renew(&mut self, seen: Vec<Seen>) {
+        const MESSAGE_AGE_MAX: u32 = 5;
+        self.message_age += 1;
+        if self.message_age > MESSAGE_AGE_MAX {
+            self.message.clear();
+        }
         let was_shown = self.shown().is_some();
         if !self.is_paused {
             self.seen = seen;
         }
         if let (Some(pid), true, None) = (self.open, was_shown, self.shown()) {
-            self.message = format!("process {pid} has ended");
+            self.say(format!("process {pid} has ended"));
             self.has_ended = self.is_only;
             self.open = self.open.filter(|_| self.is_only);
         }
         self.selected = self.selected.min(self.row_count().saturating_sub(1));
+    }
+
+    pub fn say(&mut self, message: String) {
+        self.message = message;
+        self.message_age = 0;
     }
 
     pub fn key(&mut self, key: KeyEvent) -> Ask {

@@ -15,8 +15,8 @@ function interval(low, high) {
 // Column by column: its title, what it is sorted by, what stands in a cell, what else (an interval, a bar).
 const COLUMNS = [
   { key: "name", title: "place", by: siteName, isText: true },
-  { key: "live", title: "live", by: (site) => sites.live[site], text: bytes, low: "live_low", high: "live_high" },
-  { key: "blocks", title: "blocks", by: (site) => sites.blocks[site], text: count },
+  { key: "live", title: "live", by: (site) => sites.live[site], text: (value) => (value ? bytes(value) : "–"), low: "live_low", high: "live_high" },
+  { key: "blocks", title: "blocks", by: (site) => sites.blocks[site], text: (value) => (value ? count(value) : "–") },
   { key: "allocated", title: "allocated", by: (site) => sites.allocated[site], text: bytes, low: "allocated_low", high: "allocated_high" },
   { key: "calls", title: "calls", by: (site) => sites.calls[site], text: count },
   {
