@@ -6,6 +6,7 @@
 //!            a twentieth of our time; symbols are looked up once for each call site that is shown.
 //! Rule:      a process that may not be read, or has ended meanwhile, is left out, not a failure.
 
+use crate::policy::{self, learnt::Learnt};
 use crate::profile::model::Profile;
 use crate::profile::site;
 use crate::recording::attach::{Attached, Taken};
@@ -244,7 +245,9 @@ impl Known {
             after.returned = last.map_or(0, |row| row.returned_bytes);
             after.stacks = stacks_of(tables);
             seen.counters.clone_from(&tables.counters);
-            seen.stage = stage_of(&tables.counters);
+        }
+        if is_detailed {
+            seen.stage = stage_of(pid);
         }
         if let Some(row) = last.filter(|_| seen.is_recording) {
             large_add(&mut seen, &row);
@@ -402,16 +405,13 @@ fn stacks_of(tables: &Tables) -> HashMap<u32, u64> {
     tables.stacks.iter().enumerate().map(|(at, row)| (at as u32, row.alloc_bytes)).collect()
 }
 
-/// learn_stage as the library counts it, where it does.
-fn stage_of(counters: &[(String, u64)]) -> String {
-    let stage = counters.iter().find(|(name, _)| name == "learn_stage").map(|(_, stage)| *stage);
-    match stage {
-        Some(1) => "learning",
-        Some(2) => "on trial",
-        Some(3) => "frozen",
-        _ => "",
+/// What it has learnt, in a word or two; empty where nothing is known.
+fn stage_of(pid: u32) -> String {
+    match policy::live::learnt(pid) {
+        Ok(Learnt { stage: Some(stage), strategy, .. }) if strategy.is_empty() => stage.name().to_owned(),
+        Ok(Learnt { stage: Some(stage), strategy, .. }) => format!("{}: {strategy}", stage.name()),
+        _ => String::new(),
     }
-    .to_owned()
 }
 
 /// Name, place and caller of a stack's site.

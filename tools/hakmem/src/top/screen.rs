@@ -140,9 +140,6 @@ fn figures_draw(frame: &mut Frame, area: Rect, seen: &Seen, looks: Looks) {
     if let Some(returned) = seen.returned_per_s {
         third.push(Span::raw(format!("   returns {}/s", bytes(returned as u64))));
     }
-    if !seen.stage.is_empty() {
-        third.push(Span::raw(format!("   {}", seen.stage)));
-    }
     frame.render_widget(Paragraph::new(Line::from(third)), lines[2]);
     if looks.has_unicode {
         // The last looks end at the right edge; the lowest is a thin line, so that changes are seen.
@@ -188,12 +185,15 @@ fn tabs_draw(frame: &mut Frame, area: Rect, state: &State, looks: Looks) {
         true => Span::styled(format!("[{name}]"), Style::new().add_modifier(Modifier::BOLD)),
         false => Span::styled(format!(" {name} "), looks.quiet()),
     };
-    let spans = vec![
+    let mut spans = vec![
         tab("Call sites", Panel::Sites),
         tab("Block sizes", Panel::Classes),
         tab("Counters", Panel::Counters),
         Span::styled("  # live = pinned - empty", looks.quiet()),
     ];
+    if let Some(seen) = state.shown().filter(|seen| !seen.stage.is_empty()) {
+        spans.push(Span::raw(format!("  policy {}", seen.stage)));
+    }
     frame.render_widget(Paragraph::new(Line::from(spans)), area);
 }
 
