@@ -358,7 +358,10 @@ pub fn under(profile: &Profile) -> String {
     }
     if recording.started_unix_ms > 0 {
         let at = date_text(recording.started_unix_ms / 1000).replace('T', " ").replace('Z', " UTC");
-        parts.push(format!("recorded for {} from {at}", duration_us(recording.duration_ms * 1000)));
+        parts.push(format!(
+            "recorded for {} from {at}",
+            duration_us(recording.duration_ms.saturating_mul(1000))
+        ));
     }
     parts.push(counted(recording.sample_count, "sample", "samples"));
     parts.join(", ")

@@ -59,3 +59,14 @@ fn ten_thousand_stacks_are_a_page_of_some_megabytes() {
     let page = page(&sample::many(10_000));
     assert!(page.len() < 8 << 20, "{} bytes", page.len());
 }
+
+#[test]
+fn a_timeline_that_cannot_be_is_drawn_all_the_same() {
+    let mut profile = sample::profile();
+    for moment in &mut profile.timeline {
+        (moment.resident_bytes, moment.allocated_bytes) = (u64::MAX, u64::MAX);
+    }
+    profile.timeline.last_mut().unwrap().at_ms = u64::MAX;
+    profile.recording.duration_ms = u64::MAX;
+    assert!(page(&profile).contains("Over time"));
+}

@@ -52,7 +52,7 @@ pub fn timeline(profile: &Profile) -> Option<Timeline> {
     // A program that allocates nothing makes no moments; what was, stays.
     let mut moments = moments;
     if let Some(last) =
-        moments.last().copied().filter(|last| last.at_ms + 1000 < profile.recording.duration_ms)
+        moments.last().copied().filter(|last| last.at_ms.saturating_add(1000) < profile.recording.duration_ms)
     {
         moments.push(Moment { at_ms: profile.recording.duration_ms, ..last });
     }
@@ -63,7 +63,7 @@ pub fn timeline(profile: &Profile) -> Option<Timeline> {
     let x = |at: u64| (at - first) as f64 / (end - first) as f64 * WIDTH;
     let largest = moments.iter().flat_map(|at| SERIES.map(|(_, _, value)| value(at))).max().unwrap_or(0);
     let (top, step) = scale(largest);
-    let y = |value: u64| HEIGHT - value as f64 / top as f64 * HEIGHT;
+    let y = |value: u64| HEIGHT - value.min(top) as f64 / top as f64 * HEIGHT;
     let lines = SERIES.map(|(name, class, value)| {
         let points: Vec<(f64, f64)> = moments.iter().map(|at| (x(at.at_ms), y(value(at)))).collect();
         line(name, class, &points)
@@ -101,7 +101,7 @@ pub fn timeline(profile: &Profile) -> Option<Timeline> {
         x_ticks: (0..=4)
             .map(|part| Tick {
                 at: part as f64 * 25.0,
-                label: match (first + (end - first) * part / 4) * 1000 {
+                label: match (first + (end - first) / 4 * part).saturating_mul(1000) {
                     0 => "0".to_owned(),
                     us => duration_us(us),
                 },
@@ -123,7 +123,7 @@ pub fn timeline(profile: &Profile) -> Option<Timeline> {
         rate_max: bytes(rate_max),
         spoken: format!(
             "Over {}: resident from {} to {}, live from {} to {}",
-            duration_us((end - first) * 1000),
+            duration_us((end - first).saturating_mul(1000)),
             resident.0,
             resident.1,
             live.0,
@@ -147,6 +147,8 @@ fn line(name: &'static str, class: &'static str, points: &[(f64, f64)]) -> Line 
 
 /// The axis's end and the distance of its marks: powers of two and five quarters of them, three to six marks.
 fn scale(largest: u64) -> (u64, u64) {
+    // A file may say anything: what no machine has is drawn at the top.
+    let largest = largest.min(1 << 60);
     let mut step = 1024;
     while step * 5 < largest {
         step *= 2;
@@ -180,6 +182,7 @@ mod tests {
 
     #[test]
     fn marks_are_whole_and_few() {
+        assert!(scale(u64::MAX).0 <= 1 << 61);
         for largest in [0, 1, 1024, 5000, 100 << 20, (3 << 30) + 1, 1 << 50] {
             let (top, step) = scale(largest);
             assert!(top >= largest && top / step <= 6 && top % step == 0, "{largest}: {top} by {step}");
