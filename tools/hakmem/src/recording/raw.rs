@@ -225,7 +225,7 @@ pub fn published(memory: &dyn Memory, address: u64) -> Result<Published, String>
     let magic = u64::from_le_bytes(head[..8].try_into().unwrap_or_default());
     let version = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
     if magic != MAGIC {
-        return Err("it publishes nothing yet".to_owned());
+        return Err("it publishes nothing yet; it has allocated too little since it started".to_owned());
     }
     if version != VERSION {
         return Err(format!("it publishes version {version}; this command reads {VERSION}"));
