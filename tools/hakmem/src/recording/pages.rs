@@ -184,6 +184,8 @@ impl Slabs<'_> {
             && class.word_count <= 64
             && class.capacity <= class.word_count * 64
             && class.slab_bytes <= CHUNK_BYTES;
+        // A class may have pools (blocks of the same size, kept apart by lifetime): samples name the class.
+        let class_index = self.rows.iter().position(|row| row.block_bytes == class.block_bytes)?;
         let returned_at = geometry.slab_returned_offset as usize;
         is_sane.then_some(Slab {
             granule,
