@@ -194,6 +194,32 @@ def who_learnt_nothing_writes_nothing(folder, program):
     expect(not any(name.startswith("fork.policy") for name in os.listdir(folder)), f"{os.listdir(folder)}")
 
 
+def the_example_of_the_page_is_a_policy(folder, program):
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "policy.md")
+    with open(page, encoding="utf-8") as file:
+        lines = [line[4:] for line in file if line.startswith("    ")]
+    begin = next(i for i, line in enumerate(lines) if line.startswith("hakmem-policy 1"))
+    end = next(i for i, line in enumerate(lines) if i > begin and line.startswith("end "))
+    path = os.path.join(folder, "example.policy")
+    with open(path, "w", encoding="ascii") as file:
+        file.writelines(lines[begin:end + 1])
+    said = run(program, "0.1", HAKMEM_POLICY=path)
+    expect(said == f"hakmem: HAKMEM_POLICY: {path} is ignored: line 2: it is of another program\n", said)
+    with open(path, encoding="ascii") as file:
+        text = file.read()
+    expect(text == with_end(text[:text.rindex("end ")]), "the example's sum is another")
+
+
+def the_bad_one_loses_and_the_twin_does_not_differ(folder, program):
+    report = os.path.join(folder, "controls.json")
+    run(program, "15", HAKMEM_EVO_POLICY="learn", HAKMEM_LEARN_HURRY=100, HAKMEM_LEARN_CONTROLS=1, HAKMEM_REPORT=report)
+    ratings = {row["strategy"]: row for row in learn_of(report)["ratings"]}
+    bad, twin = ratings["bad"], ratings["twin"]
+    print(f"bad: {bad['elo']} after {bad['duels']} duels, {bad['state']}; twin: {twin['elo']} +- {twin['elo_error']} after {twin['duels']}")
+    expect(bad["duels"] < 2 or bad["gain_millionths"] < -100000, f"bad is not bad: {bad}")
+    expect(twin["state"] != "out", f"the twin of the default is out: {twin}")
+
+
 def redis_learns(folder):
     server, bench = shutil.which("redis-server"), shutil.which("redis-benchmark")
     if not server or not bench:
@@ -246,6 +272,8 @@ def main():
         text = a_second_run_starts_with_what_the_first_learnt(folder, program)
         what_is_not_believed_is_told_and_left(folder, program, text)
         who_learnt_nothing_writes_nothing(folder, program)
+        the_example_of_the_page_is_a_policy(folder, program)
+        the_bad_one_loses_and_the_twin_does_not_differ(folder, program)
         redis_learns(folder)
         sqlite_learns(folder)
     print(f"policy: {len(failures)} failures")
