@@ -11,6 +11,7 @@ enum {
     TRIAL_MS = 600 * 1000,         /* or two phases of the load */
     TRIAL_DUELS = 16, TRIAL_TWINS = 4, TWIN_EACH = 4, /* every fourth duel is the champion against itself */
     LOOKS_LEARNT = 20,             /* of FROZEN, before a change can be told */
+    LIVE_BYTES = 8 << 20,          /* a program that holds next to nothing for a moment has not grown */
 };
 
 /* A trial passes when these hold at its end. */
@@ -137,7 +138,7 @@ static bool trial_window(struct hak_trial *trial, const struct hak_measure *wind
     }
     trial->cost[trial->step] = window->cost;
     trial->time[trial->step] = window->time;
-    trial->dear[trial->step] = hak_ln(window->dear + 0.5);
+    trial->dear[trial->step] = hak_ln(window->dear + 0.01);
     if (++trial->step < 4) return false;
     /* order 0: the default inside, the champion outside, so that inner less outer is the champion's gain */
     double gain = duel_score(trial->cost, trial->order);
@@ -256,7 +257,7 @@ static double moved(double *up, double *down, const struct hak_mean *usual, doub
 static void frozen_window(struct hak_cycle *cycle, const struct hak_measure *window, uint64_t live_bytes, uint64_t now) {
     struct hak_watched *w = &cycle->watched;
     double faults = hak_ln(1 + window->faults_each_s), visits = hak_ln(1 + window->visits_each_s);
-    double each_live = live_bytes ? (double)window->resident_bytes / (double)live_bytes : 0;
+    double each_live = live_bytes ? ((double)window->resident_bytes + LIVE_BYTES) / ((double)live_bytes + LIVE_BYTES) : 0;
     if (window->visits < 100) return; /* idle: rates of nothing */
     w->looks++;
     w->returned_bytes += window->returned_bytes;

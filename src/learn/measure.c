@@ -82,7 +82,7 @@ void hak_measure_between(struct hak_measure *window, const struct hak_sums *from
     window->seconds = ms / 1000;
     window->cost = hak_ln((cost + 1) / work);
     window->time = hak_ln((1000 * grown(from->cpu_us, to->cpu_us) + 1) / work);
-    window->dear = 1000 * grown(from->dear, to->dear) / (visits + 1);
+    window->dear = grown(from->dear, to->dear) * (1 << 20) / work; /* not by visits: who needs fewer of them is not dearer */
     window->pace = ms / work;
     window->faults_each_s = faults / cpu_s;
     window->visits_each_s = visits / cpu_s;

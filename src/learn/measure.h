@@ -26,7 +26,7 @@ struct hak_measure {
     double seconds;
     double cost;   /* ln of ns per byte handed out */
     double time;   /* ln of CPU ns per byte handed out, the program's own with it */
-    double dear;   /* dear visits per thousand */
+    double dear;   /* dear visits per MiB handed out */
     double pace;   /* ms that passed for a byte handed out */
     double faults_each_s, visits_each_s; /* of CPU time: what else the machine does is not the program's load */
     uint64_t visits, resident_bytes, returned_bytes, retouched_bytes, thread_count;

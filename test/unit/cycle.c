@@ -191,6 +191,17 @@ static void memory_per_live_byte_ends_frozen_after_three_looks(void **state) {
     assert_int_equal(cycle.stage, HAK_STAGE_LEARN);
 }
 
+static void a_program_that_holds_nothing_for_a_moment_has_not_grown(void **state) {
+    (void)state;
+    struct world small = good;
+    small.resident[2] = 2 << 20;
+    freeze_two(25);
+    struct hak_measure m = measure(&small, 2);
+    hak_cycle_window(&cycle, &m, 1 << 20, now_ms += 1000);
+    for (unsigned i = 0; i < 5; i++) hak_cycle_window(&cycle, &m, 4096, now_ms += 1000);
+    assert_int_equal(cycle.stage, HAK_STAGE_FROZEN);
+}
+
 static void an_ordinary_day_does_not_wake_it(void **state) {
     (void)state;
     freeze_two(18);
@@ -284,6 +295,7 @@ int main(void) {
         cmocka_unit_test(what_failed_on_trial_does_not_come_back_at_once),
         cmocka_unit_test(each_signal_ends_frozen),
         cmocka_unit_test(memory_per_live_byte_ends_frozen_after_three_looks),
+        cmocka_unit_test(a_program_that_holds_nothing_for_a_moment_has_not_grown),
         cmocka_unit_test(an_ordinary_day_does_not_wake_it),
         cmocka_unit_test(back_off_doubles_while_nothing_else_is_found),
         cmocka_unit_test(fixed_stages_stay),
