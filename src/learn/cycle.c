@@ -19,6 +19,7 @@ enum {
 #define TAIL_MAX   0.05
 #define MEMORY_MAX 1.02
 #define TWIN_MAX   0.005
+#define DEAR_FORGIVEN 1.0 /* dear visits per MiB: below, they are not the 99th percentile of 43 to 1,000 visits */
 
 /* A program with a period of its own (bursts, collections, requests) looks noisy to windows that are shorter. */
 #define NOISE_MAX    0.15
@@ -138,7 +139,7 @@ static bool trial_window(struct hak_trial *trial, const struct hak_measure *wind
     }
     trial->cost[trial->step] = window->cost;
     trial->time[trial->step] = window->time;
-    trial->dear[trial->step] = hak_ln(window->dear + 0.01);
+    trial->dear[trial->step] = hak_ln(window->dear + DEAR_FORGIVEN);
     if (++trial->step < 4) return false;
     /* order 0: the default inside, the champion outside, so that inner less outer is the champion's gain */
     double gain = duel_score(trial->cost, trial->order);
