@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 
@@ -90,4 +91,18 @@ bool hak_os_is_folder(const char *path) {
 bool hak_os_read_self(uintptr_t address, void *bytes, size_t count) {
     struct iovec here = { bytes, count }, there = { (void *)address, count };
     return HAK_SYS6(SYS_process_vm_readv, hak_os_pid(), &here, 1, &there, 1, 0) == (long)count;
+}
+
+int hak_os_mapping(int maps, uintptr_t address, uintptr_t *low, uintptr_t *high) {
+    struct { /* struct procmap_query of linux/fs.h, which may be older than the kernel */
+        uint64_t size, query_flags, query_addr, vma_start, vma_end, vma_flags, vma_page_size, vma_offset, inode;
+        uint32_t dev_major, dev_minor, vma_name_size, build_id_size;
+        uint64_t vma_name_addr, build_id_addr;
+    } query = { .size = sizeof query, .query_flags = 1 /* readable */, .query_addr = address };
+    long result = HAK_SYS3(SYS_ioctl, maps, _IOWR('f', 17, query), &query);
+    if (result == -ENOENT) return 0;
+    if (result < 0) return -1;
+    *low = query.vma_start;
+    *high = query.vma_end;
+    return 1;
 }

@@ -32,6 +32,10 @@ long hak_os_read(int fd, void *bytes, size_t count);
 
 bool hak_os_is_folder(const char *path);
 
+/* The mapping that an address lies in, asked of the descriptor of /proc/self/maps: 1 found, and readable; 0 none; -1 the
+ * kernel is older than Linux 6.11, and its text must be read. */
+int hak_os_mapping(int maps, uintptr_t address, uintptr_t *low, uintptr_t *high);
+
 /* Reads the process's own memory; false where it cannot be read. */
 bool hak_os_read_self(uintptr_t address, void *bytes, size_t count);
 

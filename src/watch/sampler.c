@@ -22,6 +22,7 @@
 #include "heap/hooks.h"
 #include "memory/large.h"
 #include "os/os.h"
+#include "rules/options.h"
 #include "watch/draw.h"
 #include "watch/published.h"
 #include "watch/tray.h"
@@ -29,11 +30,44 @@
 /* --- the rate --- */
 
 static hak_atomic_u64 wanted[HAK_SAMPLE_WHO_COUNT]; /* rate << 1 | stacks */
-static hak_atomic_u64 rate_now;                      /* the same, of all */
+static hak_atomic_u64 rate_wanted;                   /* the same, of all */
+static hak_atomic_u64 rate_now;                      /* the same, doubled as often as there were too many samples */
+static hak_atomic_u32 doubled, recent;               /* how often; samples since the last look */
 static hak_atomic_u32 generation = 1;                /* moves with the rate */
 
 uint64_t hak_sample_rate(void) { return hak_load_relaxed(&rate_now) >> 1; }
 static bool stacks_wanted(void) { return hak_load_relaxed(&rate_now) & 1; }
+
+static void rate_set(void) {
+    uint64_t all = hak_load_relaxed(&rate_wanted), rate = (all >> 1) << hak_load_relaxed(&doubled);
+    hak_store_relaxed(&rate_now, rate << 1 | (all & 1));
+    atomic_fetch_add(&generation, 1); /* after the rate: pairs with draw() */
+    __atomic_store_n(&hakmem_published.rate_bytes, rate, __ATOMIC_RELAXED);
+    __atomic_store_n(&hakmem_published.is_on, rate != 0, __ATOMIC_RELAXED);
+}
+
+/* A program that allocates terabytes a second pays for its samples, not for its bytes. Why the rate moves depends on what
+ * was, never on the draws that are pending, so what they are replaced by is as right. */
+enum { DOUBLED_MAX = 12, LOOKS_PER_S = 50 };
+
+static void sample_counted(void) {
+    uint64_t most = HAK_OPT(sample_most) / LOOKS_PER_S;
+    uint32_t count = hak_add(&recent, 1) + 1;
+    if (HAK_OPT(sample_most) == 0 || count <= most) return;
+    uint32_t times = hak_load_relaxed(&doubled);
+    if (times >= DOUBLED_MAX || !hak_cas(&recent, &count, 0)) return;
+    if (hak_cas(&doubled, &times, times + 1)) rate_set();
+}
+
+void hak_sample_tick(uint64_t now_ms) {
+    static uint64_t last_ms;
+    uint64_t elapsed = now_ms - last_ms, count = hak_exchange(&recent, 0);
+    uint32_t times = hak_load_relaxed(&doubled);
+    last_ms = now_ms;
+    if (times && (HAK_OPT(sample_most) == 0 || count * 4000 < HAK_OPT(sample_most) * elapsed) &&
+        hak_cas(&doubled, &times, times - 1))
+        rate_set();
+}
 
 /* --- a heap's part --- */
 
@@ -116,6 +150,7 @@ static HAK_NOINLINE void *sample_small(size_t bytes, struct hak_heap *heap, unsi
     } else if (rate) {
         __atomic_fetch_add(&hakmem_published.lost_block, 1, __ATOMIC_RELAXED);
     }
+    sample_counted();
     draw(heap, watch, class_index);
     watch->busy = 0;
     return block ? block : hak_visit_plain(heap, class_index);
@@ -160,12 +195,15 @@ static void on_kept(struct hak_heap *heap, unsigned class_index) {
         return;
     }
     const struct hak_middle *middle = hak_middle_of(heap, class_index);
-    uint64_t at_hand = hak_word_count(heap->bin[class_index].word) + hak_middle_count(middle);
-    if (hak_middle_count(middle) && (watch->drawn[class_index] != hak_load_relaxed(&generation) ||
-                          allocated(heap, class_index) + at_hand > watch->due[class_index]))
+    /* allocated() and what may be allocated without a visit: the bin's blocks fall out of the sum */
+    uint64_t reach = heap->shelf[class_index].handed + middle->handed + hak_middle_count(middle);
+    if (HAK_UNLIKELY((reach > watch->due[class_index]) | (watch->drawn[class_index] != hak_load_relaxed(&generation))))
         hak_middle_flush_class(heap, class_index);
-    if (heap->clock_in + heap->clock_rest <= 0 || heap->batches) hak_middle_chores(heap);
     clock_hold(heap);
+    if (HAK_UNLIKELY((heap->clock_rest <= 0) | (heap->batches != 0))) {
+        hak_middle_chores(heap);
+        clock_hold(heap);
+    }
 }
 
 /* --- small blocks: free and questions --- */
@@ -221,6 +259,19 @@ static hak_atomic_u32 *large_number(const void *block, bool make) {
     return numbers ? &numbers[granule & ((1 << LEAF_SHIFT) - 1)] : NULL;
 }
 
+/* Bytes to the next sample are exponential; what is left of them says of each block whether it is one, as if each were drawn. */
+static bool large_hit(struct hak_watch *watch, size_t bytes, uint64_t rate) {
+    uint32_t now = hak_load_relaxed(&generation);
+    if (HAK_UNLIKELY(watch->large_drawn != now)) {
+        watch->large_drawn = now;
+        watch->large_left = hak_draw_exponential(&watch->random) * (double)rate;
+    }
+    watch->large_left -= (double)bytes;
+    if (HAK_LIKELY(watch->large_left > 0)) return false;
+    watch->large_left = hak_draw_exponential(&watch->random) * (double)rate; /* the overshoot is not carried */
+    return true;
+}
+
 static HAK_NOINLINE uint32_t large_sample(struct hak_heap *heap, struct hak_watch *watch, void *block, size_t requested,
                                           size_t drawn, size_t from) {
     struct hak_stack_here here = HAK_STACK_HERE();
@@ -230,6 +281,7 @@ static HAK_NOINLINE uint32_t large_sample(struct hak_heap *heap, struct hak_watc
     watch->busy = 1;
     thread_look(watch);
     uint32_t number = hak_record_alloc(heap, watch, &sample, from, here, stacks_wanted());
+    sample_counted();
     watch->busy = 0;
     return number;
 }
@@ -246,7 +298,7 @@ static void on_large_taken(struct hak_heap *heap, void *block, size_t bytes) {
     size_t usable = hak_large_usable(hak_granule_at(hak_granule_of(block)));
     hak_atomic_u32 *number = large_number(block, false);
     if (number && hak_load_relaxed(number)) chain_free(heap, hak_exchange(number, 0), false); /* its free was not seen */
-    if (watch->busy || !rate || !hak_draw_hit(&watch->random, usable, rate)) return;
+    if (watch->busy || !rate || !large_hit(watch, usable, rate)) return;
     number = large_number(block, true);
     if (number) hak_store_release(number, large_sample(heap, watch, block, bytes, usable, 0));
 }
@@ -271,7 +323,7 @@ static void on_large_lay(struct hak_heap *heap, uint32_t lifted, void *block, si
         uint64_t from = hak_record_row(at)->from_bytes;
         hak_record_move(at, block, bytes > from ? bytes - from : 0);
     }
-    if (bytes > old_bytes && watch && rate && !watch->busy && hak_draw_hit(&watch->random, bytes - old_bytes, rate)) {
+    if (bytes > old_bytes && watch && rate && !watch->busy && large_hit(watch, bytes - old_bytes, rate)) {
         uint32_t number = large_sample(heap, watch, block, bytes - old_bytes, bytes - old_bytes, old_bytes);
         if (number) {
             hak_record_chain(number, lifted);
@@ -319,11 +371,10 @@ void hak_sample_want(enum hak_sample_who who, uint64_t rate_bytes, bool stacks) 
         with_stacks |= one & 1;
     }
     if (least && !hak_record_start()) least = 0;
-    uint64_t before = hak_load_relaxed(&rate_now) >> 1;
-    hak_store_relaxed(&rate_now, least ? least << 1 | with_stacks : 0);
-    atomic_fetch_add(&generation, 1); /* after the rate: pairs with draw() */
-    __atomic_store_n(&hakmem_published.rate_bytes, least, __ATOMIC_RELAXED);
-    __atomic_store_n(&hakmem_published.is_on, least != 0, __ATOMIC_RELAXED);
+    uint64_t before = hak_load_relaxed(&rate_wanted) >> 1;
+    hak_store_relaxed(&rate_wanted, least ? least << 1 | with_stacks : 0);
+    hak_store_relaxed(&doubled, 0);
+    rate_set();
     hooks_set(least != 0);
     if (before && !least) large_forget();
 }

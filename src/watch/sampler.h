@@ -19,6 +19,8 @@ struct hak_watch {
     uint32_t busy;         /* 1: a sample is being taken, whatever is allocated meanwhile is not one */
     size_t rare_bytes;     /* asked of a class that is served by a coarser one, on the way there */
     struct hak_stack_bounds bounds;
+    double large_left;     /* bytes of large blocks before the next sample */
+    uint32_t large_drawn;  /* generation under which it was drawn */
     uint32_t drawn[HAK_SHELF_COUNT]; /* by class or pool: generation of the rate under which due was drawn */
     uint64_t due[HAK_SHELF_COUNT];   /* allocations of it in this heap before the next sample */
 };
@@ -27,6 +29,9 @@ struct hak_watch {
 
 /* The heap's, made if need be; NULL: memory is short, or the heap is none. */
 struct hak_watch *hak_watch_of(struct hak_heap *heap);
+
+/* Were there too many samples, or few? */
+void hak_sample_tick(uint64_t now_ms);
 
 /* --- record.c: samples as rows --- */
 

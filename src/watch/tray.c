@@ -77,15 +77,20 @@ static void records_write(struct granule *granule, char *start) {
     hak_store_release(&record->owner, HAK_WATCHED);
 }
 
-static struct granule *descriptor_new(uint32_t index) {
-    struct granule *made = hak_os_map(hak_round_up(sizeof(struct granule), hak_os_page_bytes())), *none = NULL;
+/* The number is taken first, so that nobody makes one in vain; until it is there others find NULL. */
+static struct granule *descriptor_new(void) {
+    uint32_t index = hak_load_relaxed(&granule_count);
+    struct granule *made = index < GRANULES_MAX ? hak_os_map(hak_round_up(sizeof(struct granule), hak_os_page_bytes())) : NULL;
     if (!made) return NULL;
+    do
+        if (index >= GRANULES_MAX) return NULL;
+    while (!hak_cas_weak(&granule_count, &index, index + 1));
     ((struct hak_row *)(void *)made->row)->slab = &nobody;
     made->magic = MAGIC;
     made->index = index;
     hak_store_relaxed(&made->cells, CELLS_NONE);
-    if (!hak_cas(&granules[index], &none, made)) hak_os_unmap(made, hak_round_up(sizeof(struct granule), hak_os_page_bytes()));
-    return granule_at(index);
+    hak_store_release(&granules[index], made);
+    return made;
 }
 
 /* Gives a descriptor that has no granule one, its first cells being the caller's. */
@@ -128,6 +133,7 @@ static int cells_take(unsigned class_index, uint32_t *index) {
     uint32_t there = hak_load_acquire(&granule_count), begin = hak_load_relaxed(&room[kind]);
     for (uint32_t i = 0; i < there && i < LOOKS; i++) {
         struct granule *granule = granule_at(*index = (begin + i) % there);
+        if (!granule) continue;
         uint64_t used = hak_load_acquire(&granule->cells);
         while (used != CELLS_NONE && hak_load_relaxed(&granule->kind) == kind) {
             int first = cells_find(used, count, step);
@@ -139,17 +145,14 @@ static int cells_take(unsigned class_index, uint32_t *index) {
     }
     for (uint32_t i = 0; i < there; i++) { /* a descriptor whose granule went back */
         struct granule *granule = granule_at(i);
-        if (hak_load_relaxed(&granule->start) == NULL && granule_fill(granule, kind, hak_word_mask(0, count))) {
+        if (granule && hak_load_relaxed(&granule->start) == NULL && granule_fill(granule, kind, hak_word_mask(0, count))) {
             hak_store_relaxed(&room[kind], *index = i);
             return 0;
         }
     }
-    if (there == GRANULES_MAX) return -1;
-    struct granule *granule = descriptor_new(there);
-    uint32_t seen = there;
-    if (granule) hak_cas(&granule_count, &seen, there + 1);
+    struct granule *granule = descriptor_new();
     if (!granule || !granule_fill(granule, kind, hak_word_mask(0, count))) return -1;
-    hak_store_relaxed(&room[kind], *index = there);
+    hak_store_relaxed(&room[kind], *index = granule->index);
     return 0;
 }
 
@@ -255,7 +258,7 @@ bool hak_tray_give(void *block) {
 void hak_tray_census(uint64_t *live, uint64_t *handed) {
     uint32_t there = hak_load_acquire(&granule_count);
     for (uint32_t g = 0; g < there; g++)
-        for (unsigned cell = 0; cell < CELLS; cell++) {
+        for (unsigned cell = 0; granule_at(g) && cell < CELLS; cell++) {
             uint64_t word = hak_load_relaxed(&granule_at(g)->tray[cell]);
             unsigned class_index = word_class(word);
             if (class_index) live[class_index] += block_count(class_index) - hak_word_count((uint32_t)word);

@@ -41,6 +41,11 @@ bool hak_stack_bounds_find(struct hak_stack_bounds *bounds, uintptr_t address) {
     int fd = hak_os_open_read("/proc/self/maps");
     bool found = false;
     if (fd < 0) return false;
+    int asked = hak_os_mapping(fd, address, &bounds->low, &bounds->high);
+    if (asked >= 0) {
+        hak_os_close(fd);
+        return asked == 1;
+    }
     while (!found) {
         long got = hak_os_read(fd, text + held, PIECE - held);
         if (got <= 0) break;

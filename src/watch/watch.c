@@ -96,6 +96,7 @@ static void on_tick(struct hak_heap *heap, uint64_t now_ms) {
     hak_publish_tick(now_ms);
     control_look();
     if (rate_asked && option_seen != HAK_OPT(sample_bytes)) record(HAK_OPT(sample_bytes));
+    hak_sample_tick(now_ms);
     hak_timeline_tick(now_ms);
     if (now_ms - threshold_ms >= 100) {
         threshold_ms = now_ms;

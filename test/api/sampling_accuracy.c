@@ -175,6 +175,7 @@ int main(int count, char **words) {
     if (!getenv("HAKMEM_RECORD")) { /* before the first allocation there is no other way */
         setenv("HAKMEM_RECORD", "/dev/null", 1);
         setenv("HAKMEM_SAMPLE_BYTES", "16384", 1);
+        setenv("HAKMEM_SAMPLE_MOST", "0", 1);
         execv("/proc/self/exe", words);
         return 1;
     }

@@ -52,7 +52,7 @@ def main():
     parser.add_argument("--verbose", action="store_true", help="print PASS lines too")
     parser.add_argument("--recorded", action="store_true", help="with recording on, most blocks being samples")
     arguments = parser.parse_args()
-    more = {"HAKMEM_RECORD": "/dev/null", "HAKMEM_SAMPLE_BYTES": "64"} if arguments.recorded else {}
+    more = {"HAKMEM_RECORD": "/dev/null", "HAKMEM_SAMPLE_BYTES": "64", "HAKMEM_SAMPLE_MOST": "0"} if arguments.recorded else {}
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     here = os.path.dirname(os.path.abspath(__file__))
     names = sorted(name[:-2] for name in os.listdir(here) if name.endswith(".c") and arguments.only in name)

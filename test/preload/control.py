@@ -159,6 +159,7 @@ def sections(path):
 OFFSET = offsets()
 START, STOP, RATE, DUMP, CLEAR = 1, 2, 3, 4, 5
 clean = {key: value for key, value in os.environ.items() if not key.startswith("HAKMEM_")}
+clean["HAKMEM_SAMPLE_MOST"] = "0"
 with tempfile.TemporaryDirectory() as folder:
     program = os.path.join(folder, "worker")
     subprocess.run(["cc", "-O1", "-fno-builtin", "-pthread", "-xc", "-", "-o", program], input=PROGRAM, text=True, check=True)

@@ -23,7 +23,7 @@ failures = []
 
 def recorded(sample_bytes, **more):
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HAKMEM_")}
-    environment.update(HAKMEM_RECORD="/dev/null", HAKMEM_SAMPLE_BYTES=str(sample_bytes), **more)
+    environment.update(HAKMEM_RECORD="/dev/null", HAKMEM_SAMPLE_BYTES=str(sample_bytes), HAKMEM_SAMPLE_MOST="0", **more)
     return environment
 
 
