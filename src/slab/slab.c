@@ -24,8 +24,20 @@ static void records_write(struct hak_slab *slab, struct hak_heap *heap, hak_atom
     }
 }
 
+/* The pages of granules that are not dirty: these are not resident. `dirty_count` has those in a huge page, too. */
+static uint64_t pages_clean(size_t granule, const struct hak_class *class, size_t dirty_count) {
+    uint64_t dirty = hak_load_relaxed(&hak_chunk_at(granule / HAK_CHUNK_GRANULES)->dirty) >> granule % HAK_CHUNK_GRANULES;
+    dirty &= hak_word_mask(0, class->granules);
+    if (hak_word_count(dirty) != dirty_count) return 0;
+    unsigned each = 1u << (HAK_GRANULE_SHIFT - hak_slab_page_shift(class));
+    uint64_t pages = hak_slab_pages(class);
+    for (; dirty; dirty &= dirty - 1)
+        pages &= ~(hak_word_mask(0, each) << hak_word_first(dirty) * each);
+    return pages;
+}
+
 /* Claims the header at `granule` and makes it a slab, unless mail for an earlier life of it is still under way. */
-static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_index, bool dirty) {
+static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_index, size_t dirty_count) {
     size_t number = granule / HAK_CHUNK_GRANULES;
     struct hak_slab *slab = hak_slab_at(granule);
     const struct hak_class *class = &hak_classes[class_index];
@@ -45,7 +57,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->last_word = (uint8_t)(class->word_count - 1);
     slab->page_shift = (uint8_t)hak_slab_page_shift(class);
     slab->next = slab->prev = 0;
-    slab->returned = dirty ? 0 : hak_slab_pages(class);
+    slab->returned = pages_clean(granule, class, dirty_count);
     hak_absent_note((int64_t)hak_word_count(slab->returned) << hak_slab_page_shift(class));
     slab->cold = 0;
     slab->frontier = 0;
@@ -76,10 +88,10 @@ struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index) {
     unsigned tries = 0;
     struct hak_slab *slab = NULL;
     while (tries < TRIES && !slab) {
-        size_t dirty;
-        size_t granule = hak_span_take_dense(count, &dirty);
+        size_t dirty_count;
+        size_t granule = hak_span_take_dense(count, &dirty_count);
         if (granule == HAK_NO_GRANULE) break;
-        if (slab_make(granule, heap, class_index, dirty != 0)) slab = hak_slab_at(granule);
+        if (slab_make(granule, heap, class_index, dirty_count)) slab = hak_slab_at(granule);
         else refused[tries++] = granule;
     }
     while (tries > 0) hak_span_give(refused[--tries], count, HAK_SPAN_AS_IT_WAS);
