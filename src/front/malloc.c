@@ -48,12 +48,21 @@ static HAK_NOINLINE void *large_due(struct hak_heap *heap, size_t bytes, size_t 
 void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
     struct hak_heap *heap = bytes <= PTRDIFF_MAX ? hak_front_heap() : NULL;
     if (!heap) return out_of_memory();
+    HAK_COUNT(&heap->counters, large_alloc, 1);
+    bool is_due = hak_heap_chores_wait(heap);
+    size_t count = (bytes + HAK_GRANULE_BYTES - 1) >> HAK_GRANULE_SHIFT;
+    if (HAK_LIKELY(!is_due && count <= HAK_KEPT_SIZES && align <= HAK_GRANULE_BYTES)) {
+        void *kept = hak_kept_take(heap, count, bytes);
+        if (HAK_LIKELY(kept != NULL)) {
+            *zeroed = false;
+            return kept;
+        }
+    }
     hak_big_name site = hak_big_site(address, (uint32_t)((heap->stack_top - stack) >> 3), bytes);
-    if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) {
+    if (HAK_UNLIKELY(is_due)) {
         void *watched = large_due(heap, bytes, align, site, zeroed);
         if (HAK_UNLIKELY(watched != NULL)) return watched;
     }
-    HAK_COUNT(&heap->counters, large_alloc, 1);
     void *block = hak_large_take(bytes, align, site, zeroed);
     if (HAK_LIKELY(block != NULL)) return block;
     hak_heap_collect(heap);
@@ -147,7 +156,8 @@ static HAK_NOINLINE void free_large(struct hak_granule *record, void *block) {
     if (HAK_UNLIKELY(record->start != block)) hak_misuse("free", block);
     if (HAK_LIKELY(!hak_heap_is_none(heap))) HAK_COUNT(&heap->counters, free_large, 1);
     if (hak_heap_is_none(heap) || HAK_UNLIKELY(hak_heap_chores_wait(heap))) free_large_due(heap, block);
-    if (HAK_UNLIKELY(!hak_large_give(record))) hak_misuse("free", block);
+    if (HAK_UNLIKELY(!hak_large_end(record))) hak_misuse("free", block);
+    if (HAK_UNLIKELY(hak_heap_is_none(heap)) || !hak_kept_give(heap, record)) hak_large_finish(record);
 }
 
 static HAK_NOINLINE void free_further(void *block) {

@@ -160,6 +160,7 @@ void hak_heap_death(struct hak_heap *heap) {
     hak_batch_flush(heap);
     hak_mail_left(heap);
     hak_middle_flush(heap);
+    hak_kept_flush(heap);
     for (unsigned c = 1; c < hak_shelf_end(heap); c++) hak_bin_put_back(heap, c);
     hak_mail_take(heap);
     hak_event_pending(heap);

@@ -79,6 +79,7 @@ static void heap_to_list(struct hak_heap *heap, void *survivor) {
     if (heap == survivor || hak_load_relaxed(&heap->epoch) == hak_load_relaxed(&hak_epoch)) return;
     hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch));
     hak_batch_flush(heap);
+    hak_kept_flush(heap);
     hak_heap_dead_give(heap);
 }
 

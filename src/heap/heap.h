@@ -50,6 +50,15 @@ struct hak_middle {
 };
 HAK_STATIC(sizeof(struct hak_middle) == HAK_LINE && (int)HAK_MIDDLE_BLOCKS < (int)HAK_MIDDLE_ONE_RUN);
 
+/* The spans of large blocks that their thread freed last, by size in granules: heap/kept.c. */
+enum { HAK_KEPT_SIZES = 32, HAK_KEPT_EACH = 4 };
+struct hak_kept {
+    uint64_t bytes, reserved;
+    uint32_t blocks;
+    uint8_t count[HAK_KEPT_SIZES];
+    hak_atomic_u32 name[HAK_KEPT_SIZES][HAK_KEPT_EACH]; /* first granules; stale ones may stand from count on */
+};
+
 /* Blocks of one word of another heap's slab, to be given back in one go. */
 enum { HAK_BATCHES = 32 };
 struct hak_batch {
@@ -83,6 +92,8 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     struct hak_counters counters;
     HAK_ALIGNED(HAK_LINE) struct hak_middle middle[HAK_MIDDLE_CLASSES];
     struct hak_batch batch[HAK_BATCHES]; /* by a hash of the word */
+    struct hak_kept kept;
+    hak_atomic_u64 kept_ms; /* when they last went back */
     HAK_ALIGNED(HAK_LINE) _Atomic(uintptr_t) mail; /* slabs to which strangers have freed, first | epoch tag */
     hak_atomic_u32 state;                                  /* enum hak_heap_state */
     hak_atomic_u32 next_dead;                              /* index + 1 */
@@ -207,6 +218,16 @@ HAK_INLINE void *hak_middle_take(struct hak_heap *heap, unsigned class_index) {
     *place = NULL;
     return block;
 }
+
+/* --- large blocks (heap/kept.c) --- */
+
+/* A block of `count` granules at most HAK_KEPT_SIZES, or NULL: none is kept. What it holds is old. */
+void *hak_kept_take(struct hak_heap *heap, size_t count, size_t bytes);
+/* A large block was ended (hak_large_end); false: not kept, and the caller's still. */
+bool hak_kept_give(struct hak_heap *heap, struct hak_granule *record);
+void hak_kept_flush(struct hak_heap *heap);
+/* Any thread: gives back what another heap keeps. */
+void hak_kept_steal(struct hak_heap *heap);
 
 /* The countdown of a slab of this heap has ended. */
 void hak_event(struct hak_heap *heap, struct hak_slab *slab);

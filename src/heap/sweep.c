@@ -36,6 +36,12 @@ static size_t sweep_chunk(size_t number, bool all, uint64_t *slabs) {
     return bytes + hak_purge_chunk(number, all);
 }
 
+/* What a thread keeps that came by for two delays already goes back. */
+static void steal_from_idle(struct hak_heap *heap, void *now_ms) {
+    if (heap == hak_self) return;
+    if (*(uint64_t *)now_ms - hak_load_relaxed(&heap->kept_ms) >= 2 * hak_purge_delay_ms()) hak_kept_steal(heap);
+}
+
 /* The caller has moved the step's time on from `last` to `now`. */
 static HAK_NOINLINE void sweep_step(struct hak_heap *heap, uint64_t now, uint64_t last) {
     static hak_atomic_u64 word_bytes = HAK_WORD_BYTES; /* what the windows were made for; the option may change at any time */
@@ -49,6 +55,7 @@ static HAK_NOINLINE void sweep_step(struct hak_heap *heap, uint64_t now, uint64_
     if (count > top) count = top;
     if (count > most) count = most;
     uint64_t at = hak_add(&hand, count), slabs = 0;
+    if (top && at / top != (at + count) / top) hak_heap_each(steal_from_idle, &now); /* once round */
     for (uint64_t i = 0; i < count; i++) sweep_chunk((at + i) % top, false, &slabs);
     HAK_COUNT(&heap->counters, sweep_slab, slabs);
     void (*on_tick)(uint64_t) = __atomic_load_n(&hak_sweep_on_tick, __ATOMIC_ACQUIRE);
@@ -64,6 +71,8 @@ static HAK_NOINLINE void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
     uint64_t now = hak_os_clock_ms(), last = hak_load_relaxed(&last_ms);
     if (now - heap->middle_ms >= HAK_OPT(purge_delay_ms)) {
         heap->middle_ms = now;
+        hak_store_relaxed(&heap->kept_ms, now);
+        hak_kept_flush(heap);
         hak_middle_flush(heap);
     }
     if (now - last < STEP_MS || !hak_cas(&last_ms, &last, now)) return;
@@ -83,7 +92,8 @@ void hak_sweep_clock(struct hak_heap *heap) {
 
 size_t hak_sweep_all(bool all) {
     size_t bytes = 0, top = hak_load_acquire(&hak_chunk_top);
-    uint64_t slabs = 0;
+    uint64_t slabs = 0, never = UINT64_MAX;
+    if (all) hak_heap_each(steal_from_idle, &never);
     for (size_t number = 0; number < top; number++) bytes += sweep_chunk(number, all, &slabs);
     return bytes;
 }
@@ -109,6 +119,7 @@ void hak_sweep_excess(void) {
 
 static void empty_bins(struct hak_heap *heap) {
     hak_middle_flush(heap);
+    hak_kept_flush(heap);
     for (unsigned c = 1; c < hak_shelf_end(heap); c++) hak_bin_put_back(heap, c);
     hak_mail_take(heap);
     hak_event_pending(heap);

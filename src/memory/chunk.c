@@ -187,10 +187,6 @@ bool hak_span_is_blank(size_t granule, size_t count) {
     return true;
 }
 
-static void blank_forget(struct hak_chunk *chunk, uint64_t mask) {
-    if (HAK_UNLIKELY(!hak_region.is_limited && hak_load_relaxed(&chunk->blank) & mask)) hak_and(&chunk->blank, ~mask);
-}
-
 void hak_span_give(size_t granule, size_t count, enum hak_span_state state) {
     size_t lowest = granule / HAK_CHUNK_GRANULES;
     while (count > 0) {
@@ -201,11 +197,11 @@ void hak_span_give(size_t granule, size_t count, enum hak_span_state state) {
         HAK_ASSERT((hak_load_relaxed(&chunk->used) & mask) == mask);
         int64_t change = 0; /* of free dirty granules */
         if (state == HAK_SPAN_DIRTY) {
-            blank_forget(chunk, mask);
-            hak_or(&chunk->dirty, mask);
+            hak_chunk_forget_blank(chunk, mask);
+            if ((hak_load_relaxed(&chunk->dirty) & mask) != mask) hak_or(&chunk->dirty, mask);
             change = part;
         } else if (state == HAK_SPAN_CLEAN) {
-            blank_forget(chunk, mask);
+            hak_chunk_forget_blank(chunk, mask);
             hak_and(&chunk->dirty, ~mask);
         } else {
             change = hak_word_count(hak_load_relaxed(&chunk->dirty) & mask);

@@ -44,6 +44,11 @@ HAK_INLINE uint64_t hak_chunk_slabs(size_t chunk) {
     return hak_unit_ready(chunk) ? hak_load_acquire(&hak_chunk_at(chunk)->slabs) : 0;
 }
 
+/* What the granules' owner wrote is no longer blank. */
+HAK_INLINE void hak_chunk_forget_blank(struct hak_chunk *chunk, uint64_t mask) {
+    if (HAK_UNLIKELY(!hak_region.is_limited && hak_load_relaxed(&chunk->blank) & mask)) hak_and(&chunk->blank, ~mask);
+}
+
 #define HAK_NO_GRANULE SIZE_MAX
 
 /* Chunks from this one on were never used; below, some may not be ready (hak_unit_ready). */

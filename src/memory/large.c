@@ -18,6 +18,7 @@ hak_atomic_i64 hak_large_live_count, hak_large_live_bytes;
 
 #define MOVED (UINT64_C(1) << 63)
 #define FRESH (UINT64_C(1) << 62) /* nothing of it was resident when it was taken */
+#define KEPT (UINT64_C(1) << 61)  /* heap/kept.c; no slab's reciprocal is so large */
 enum { SITE_SHIFT = 32 };
 enum { MOVED_MAX = 2048, CLEAR_BY_RETURN_BYTES = 32 << 20, RETURN_GRANULES_MIN = 16 };
 
@@ -30,7 +31,7 @@ static void record_write(size_t granule, size_t count, size_t bytes, uint64_t fl
     struct hak_granule *record = hak_granule_at(granule);
     record->words = (hak_atomic_u64 *)pages_bytes(bytes);
     record->start = hak_granule_address(granule);
-    record->reciprocal = count | flags;
+    __atomic_store_n(&record->reciprocal, count | flags, __ATOMIC_RELAXED);
     hak_store_release(&record->owner, HAK_LARGE);
     hak_add(&hak_large_live_count, 1);
     hak_add(&hak_large_live_bytes, (int64_t)pages_bytes(bytes));
@@ -119,23 +120,71 @@ static void span_end(size_t granule, size_t count, bool moved) {
     hak_span_give(granule, count, state);
 }
 
+bool hak_large_end(struct hak_granule *record) {
+    struct hak_heap *seen = HAK_LARGE;
+    return hak_cas(&record->owner, &seen, NULL);
+}
+
 bool hak_large_give(struct hak_granule *record) {
+    if (!hak_large_end(record)) return false;
+    hak_large_finish(record);
+    return true;
+}
+
+bool hak_large_keep(struct hak_granule *record) {
+    size_t granule = hak_granule_of(record->start), count = hak_large_granules(record);
+    unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
+    if (record->reciprocal & MOVED || first + count > HAK_CHUNK_GRANULES) return false;
+    hak_big_name site = site_of(record);
+    if (record->reciprocal & FRESH && hak_big_given(site)) hak_big_looked(site, touched_share(granule, hak_large_usable(record)));
+    struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
+    uint64_t mask = hak_word_mask(first, (unsigned)count);
+    if (HAK_UNLIKELY((hak_chunk_stale(chunk) & mask) != mask)) { /* for calloc, and for who claims it */
+        hak_chunk_forget_blank(chunk, mask);
+        hak_or(&chunk->dirty, mask);
+    }
+    /* release: pairs with the claim's acquire */
+    __atomic_store_n(&record->reciprocal, (record->reciprocal & ~FRESH) | KEPT, __ATOMIC_RELEASE);
+    return true;
+}
+
+bool hak_large_claim(size_t granule, size_t count) {
+    uint64_t *word = &hak_granule_at(granule)->reciprocal, seen = __atomic_load_n(word, __ATOMIC_RELAXED);
+    return (seen & KEPT) && (seen & UINT32_MAX) == count &&
+           __atomic_compare_exchange_n(word, &seen, seen & ~KEPT, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+void *hak_large_again(size_t granule, size_t bytes) {
+    struct hak_granule *record = hak_granule_at(granule);
+    size_t usable = pages_bytes(bytes), before = hak_large_usable(record);
+    if (usable != before) {
+        hak_add(&hak_large_live_bytes, (int64_t)usable - (int64_t)before);
+        record->words = (hak_atomic_u64 *)usable;
+    }
+    hak_store_release(&record->owner, HAK_LARGE);
+    return record->start;
+}
+
+void hak_large_drop(size_t granule, size_t count) {
+    hak_add(&hak_large_live_count, -1);
+    hak_add(&hak_large_live_bytes, -(int64_t)hak_large_usable(hak_granule_at(granule)));
+    hak_span_give(granule, count, HAK_SPAN_DIRTY);
+}
+
+void hak_large_finish(struct hak_granule *record) {
     size_t granule = hak_granule_of(record->start), count = hak_large_granules(record);
     size_t usable = hak_large_usable(record);
     bool moved = record->reciprocal & MOVED, fresh = record->reciprocal & FRESH;
     hak_big_name site = site_of(record);
-    struct hak_heap *seen = HAK_LARGE;
-    if (!hak_cas(&record->owner, &seen, NULL)) return false;
     hak_add(&hak_large_live_count, -1);
     hak_add(&hak_large_live_bytes, -(int64_t)usable);
     if (site && hak_big_given(site) && fresh) hak_big_looked(site, touched_share(granule, usable));
     span_end(granule, count, moved);
     if (moved) hak_add(&moved_count, -1);
-    if (HAK_LIKELY(!hak_purge_over(0))) return true;
-    if (hak_big_comes_back(site) && hak_purge_keep()) return true;
+    if (HAK_LIKELY(!hak_purge_over(0))) return;
+    if (hak_big_comes_back(site) && hak_purge_keep()) return;
     if (count >= RETURN_GRANULES_MIN && hak_big_never_comes_back(site)) hak_purge_span(granule, count);
     hak_purge_enforce();
-    return true;
 }
 
 bool hak_large_resize(struct hak_granule *record, size_t bytes) {

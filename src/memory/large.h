@@ -26,8 +26,20 @@ void *hak_large_take(size_t bytes, size_t align, hak_big_name site, bool *zeroed
 /* Makes a fresh block of hak_large_take() read as zeros; what the kernel has cleared is not touched. */
 void hak_large_clear(struct hak_granule *record, size_t bytes);
 
-/* False: it is free already. */
+/* False: it is free already. End takes the block from the program, finish gives its span back; give is both. */
 bool hak_large_give(struct hak_granule *record);
+bool hak_large_end(struct hak_granule *record);
+void hak_large_finish(struct hak_granule *record);
+
+/* Between the two the span may be kept for the next block of its size: marked, used in its chunk, of no owner. False: not
+ * this one. Whoever claims it, any thread, has it; true for one. Then it is another block, or given back. */
+bool hak_large_keep(struct hak_granule *record);
+bool hak_large_claim(size_t granule, size_t count);
+void *hak_large_again(size_t granule, size_t bytes);
+void hak_large_drop(size_t granule, size_t count);
+HAK_INLINE bool hak_large_is_kept(struct hak_granule *record) {
+    return __atomic_load_n(&record->reciprocal, __ATOMIC_RELAXED) >> 61 & 1;
+}
 
 /* Changes the size in place; false when what follows is in use. */
 bool hak_large_resize(struct hak_granule *record, size_t bytes);
@@ -35,6 +47,7 @@ bool hak_large_resize(struct hak_granule *record, size_t bytes);
 /* Moves the block's pages to a larger span without copying; the new address, or NULL: copy instead. */
 void *hak_large_move(struct hak_granule *record, size_t bytes);
 
+/* Kept ones among them. */
 extern hak_atomic_i64 hak_large_live_count, hak_large_live_bytes;
 
 #endif

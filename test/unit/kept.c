@@ -1,0 +1,204 @@
+/* kept.c - the last spans of large blocks stay with their thread, bounded, counted, and for anyone to give back. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "unit/heap_room.h"
+
+#include "memory/large.h"
+#include "rules/options.h"
+
+#include <pthread.h>
+#include <string.h>
+
+static struct hak_granule *record_of(void *block) { return hak_granule_at(hak_granule_of(block)); }
+
+static void *large_take(size_t granules) {
+    bool zeroed;
+    void *block = hak_large_take(granules * HAK_GRANULE_BYTES, 1, 0, &zeroed);
+    REQUIRE(block != NULL);
+    return block;
+}
+
+/* As free of a large block by the thread of this heap; whether it was kept. */
+static bool large_free(struct hak_heap *heap, void *block) {
+    REQUIRE(hak_large_end(record_of(block)));
+    if (hak_kept_give(heap, record_of(block))) return true;
+    hak_large_finish(record_of(block));
+    return false;
+}
+
+static void the_span_freed_last_comes_first_and_only_at_its_size(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    void *one = large_take(3), *two = large_take(3);
+    assert_true(large_free(heap, one));
+    assert_true(large_free(heap, two));
+    assert_null(hak_kept_take(heap, 2, 100000));
+    assert_null(hak_kept_take(heap, 4, 200000));
+    assert_ptr_equal(hak_kept_take(heap, 3, 140000), two);
+    assert_int_equal(hak_large_usable(record_of(two)), 143360);
+    assert_ptr_equal(hak_kept_take(heap, 3, 3 * HAK_GRANULE_BYTES), one);
+    assert_null(hak_kept_take(heap, 3, 140000));
+    AUDIT();
+    assert_true(large_free(heap, one));
+    assert_true(large_free(heap, two));
+    heap_end(heap);
+    AUDIT();
+}
+
+static void a_kept_block_is_nobodys_and_cannot_be_freed_again(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    void *block = large_take(5);
+    assert_true(large_free(heap, block));
+    assert_null(hak_load_relaxed(&record_of(block)->owner));
+    assert_true(hak_large_is_kept(record_of(block)));
+    assert_false(hak_large_end(record_of(block)));
+    assert_false(hak_large_give(record_of(block)));
+    heap_end(heap);
+    assert_false(hak_large_is_kept(record_of(block)));
+    AUDIT();
+}
+
+static void it_keeps_a_bounded_number_and_never_over_the_bound(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    void *block[40];
+    for (unsigned i = 0; i < 40; i++) block[i] = large_take(1);
+    for (unsigned i = 0; i < 40; i++) assert_int_equal(large_free(heap, block[i]), i < HAK_KEPT_EACH);
+    AUDIT();
+    for (unsigned i = 0; i < 3; i++) block[i] = large_take(20);
+    assert_true(large_free(heap, block[0]));
+    assert_false(large_free(heap, block[1])); /* 2 MiB in all */
+    hak_kept_flush(heap);
+    hak_purge_spans(0);
+    hak_options.free_max_mb = 0;
+    assert_false(large_free(heap, block[2]));
+    hak_options.free_max_mb = 6;
+    heap_end(heap);
+    AUDIT();
+}
+
+static void switched_off_nothing_is_kept(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    hak_options.disable_bigcache = 1;
+    assert_false(large_free(heap, large_take(1)));
+    hak_options.disable_bigcache = 0;
+    hak_options.minimal = 1;
+    assert_false(large_free(heap, large_take(1)));
+    hak_options.minimal = 0;
+    heap_end(heap);
+    AUDIT();
+}
+
+static void what_is_kept_counts_as_free_and_goes_back_with_time(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    hak_purge_spans(0);
+    int64_t before = hak_load_relaxed(&hak_purge.free_bytes);
+    void *block = large_take(7);
+    assert_true(large_free(heap, block));
+    assert_int_equal(hak_load_relaxed(&hak_purge.free_bytes) - before, 7 * HAK_GRANULE_BYTES);
+    hak_kept_flush(heap);
+    assert_int_equal(hak_load_relaxed(&hak_purge.free_bytes) - before, 7 * HAK_GRANULE_BYTES);
+    hak_purge_spans(0);
+    assert_int_equal(hak_load_relaxed(&hak_purge.free_bytes), 0);
+    heap_end(heap);
+    AUDIT();
+}
+
+static void a_reused_block_that_was_fresh_is_cleared_for_calloc(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    hak_purge_spans(0);
+    bool zeroed;
+    char *block = hak_large_take(2 * HAK_GRANULE_BYTES, 1, 0, &zeroed);
+    assert_true(zeroed);
+    memset(block, 1, 2 * HAK_GRANULE_BYTES);
+    assert_true(large_free(heap, block));
+    assert_ptr_equal(hak_kept_take(heap, 2, 2 * HAK_GRANULE_BYTES), block);
+    hak_large_clear(record_of(block), 2 * HAK_GRANULE_BYTES);
+    for (size_t i = 0; i < 2 * HAK_GRANULE_BYTES; i++) REQUIRE(block[i] == 0);
+    assert_true(large_free(heap, block));
+    heap_end(heap);
+    AUDIT();
+}
+
+static void what_was_stolen_is_not_handed_out(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make(), *other = heap_make();
+    void *block = large_take(4);
+    assert_true(large_free(heap, block));
+    hak_kept_steal(heap);
+    /* its place is another block's by now, which another heap keeps: the stale name may take that, once */
+    void *again = large_take(4);
+    assert_ptr_equal(again, block);
+    assert_null(hak_kept_take(heap, 4, 200000));
+    assert_true(large_free(heap, again));
+    assert_true(large_free(other, large_take(4)));
+    hak_kept_steal(heap);
+    hak_kept_steal(other);
+    assert_null(hak_kept_take(other, 4, 200000));
+    heap_end(other);
+    heap_end(heap);
+    AUDIT();
+}
+
+/* A thread keeps and takes, another steals all the time: each block is whole, none is handed out twice. */
+static struct hak_heap *stolen_from;
+static hak_atomic_u32 steals, is_over;
+
+static void *steal(void *unused) {
+    (void)unused;
+    while (!hak_load_relaxed(&is_over)) {
+        hak_kept_steal(stolen_from);
+        hak_add(&steals, 1);
+    }
+    return NULL;
+}
+
+static void a_thief_and_the_owner_never_both_have_it(void **state) {
+    (void)state;
+    struct hak_heap *heap = stolen_from = heap_make();
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, steal, NULL), 0);
+    unsigned reused = 0;
+    for (unsigned i = 0; i < 200000; i++) {
+        size_t granules = 1 + i % 3;
+        uint32_t *block = hak_kept_take(heap, granules, granules * HAK_GRANULE_BYTES);
+        if (block) reused++;
+        else block = large_take(granules);
+        uint32_t *second = hak_kept_take(heap, granules, granules * HAK_GRANULE_BYTES);
+        if (!second) second = large_take(granules);
+        block[0] = block[granules * 16000] = i;
+        second[0] = second[granules * 16000] = ~i;
+        REQUIRE(block[0] == i && block[granules * 16000] == i);
+        large_free(heap, block);
+        large_free(heap, second);
+    }
+    while (hak_load_relaxed(&steals) < 100) {
+    }
+    hak_store_relaxed(&is_over, 1);
+    pthread_join(thread, NULL);
+    assert_true(reused > 0);
+    heap_end(heap);
+    AUDIT();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_span_freed_last_comes_first_and_only_at_its_size),
+        cmocka_unit_test(a_kept_block_is_nobodys_and_cannot_be_freed_again),
+        cmocka_unit_test(it_keeps_a_bounded_number_and_never_over_the_bound),
+        cmocka_unit_test(switched_off_nothing_is_kept),
+        cmocka_unit_test(what_is_kept_counts_as_free_and_goes_back_with_time),
+        cmocka_unit_test(a_reused_block_that_was_fresh_is_cleared_for_calloc),
+        cmocka_unit_test(what_was_stolen_is_not_handed_out),
+        cmocka_unit_test(a_thief_and_the_owner_never_both_have_it),
+    };
+    return cmocka_run_group_tests(tests, heap_room_start, NULL);
+}
