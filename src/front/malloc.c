@@ -40,7 +40,6 @@ static HAK_NOINLINE void *large_due(struct hak_heap *heap, size_t bytes, size_t 
     }
     void *block = hak_large_take(bytes, align, site, zeroed);
     if (!block) return NULL;
-    HAK_COUNT(&heap->counters, large_alloc, 1);
     on_taken(heap, block, bytes);
     return block;
 }
