@@ -14,7 +14,7 @@
 
 #include <errno.h>
 
-enum { SLOW_NS = 600000, WAIT_MIN = 16, WAIT_MAX = 4096, RUNS_MAX = 2048, DENSE_SHARE = 8 };
+enum { SLOW_NS = 600000, WAIT_MIN = 16, WAIT_MAX = 4096, RUNS_MAX = 2048, DENSE_SHARE = 8, STEADY_MS = 1000 };
 
 static hak_atomic_u32 state;    /* 0 not asked yet, 1 the system has huge pages, 2 it has none */
 static hak_atomic_i64 skip;     /* halves still to pass by, after a slow one */
@@ -78,7 +78,9 @@ static bool heap_is_dense(void) {
     uint64_t from = HAK_OPT(huge_from_mb) << 20;
     int64_t slab_bytes = hak_load_relaxed(&hak_purge.used_granules) * HAK_GRANULE_BYTES - hak_load_relaxed(&hak_large_live_bytes);
     int64_t absent = hak_load_relaxed(&hak_purge.absent_bytes);
-    return from && slab_bytes >= (int64_t)from && absent < slab_bytes / DENSE_SHARE;
+    if (!from || slab_bytes < (int64_t)from || absent >= slab_bytes / DENSE_SHARE) return false;
+    uint64_t returned_ms = hak_load_relaxed(&hak_purge.returned_ms); /* who has pages to return does not grow, he shifts */
+    return returned_ms == 0 || hak_os_clock_ms() - returned_ms >= STEADY_MS;
 }
 
 uint64_t hak_huge_grow(size_t number, uint64_t mask) {

@@ -44,6 +44,7 @@ static size_t resident_pages(size_t granule, size_t count) {
 
 /* Takes spans as slabs do until one of them makes its half huge; its first granule. */
 static size_t grow_until_huge(void) {
+    hak_store_relaxed(&hak_purge.returned_ms, 0);
     for (taken_count = 0; taken_count < MOST;) {
         size_t dirty, granule = hak_span_take_dense(SPAN, &dirty);
         REQUIRE(granule != HAK_NO_GRANULE);
@@ -80,6 +81,18 @@ static void heaps_of_absent_pages_have_none(void **state) {
         assert_false(is_huge(taken[taken_count - 1]));
     }
     hak_absent_note(-64 * MIB);
+    give_all();
+}
+
+static void heaps_that_just_returned_pages_have_none(void **state) {
+    (void)state;
+    hak_options.huge_from_mb = 1;
+    hak_store_relaxed(&hak_purge.returned_ms, hak_os_clock_ms());
+    for (taken_count = 0; taken_count < 64;) {
+        size_t dirty;
+        taken[taken_count++] = hak_span_take_dense(SPAN, &dirty);
+        assert_false(is_huge(taken[taken_count - 1]));
+    }
     give_all();
 }
 
@@ -151,6 +164,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_heaps_have_no_huge_pages),
         cmocka_unit_test(heaps_of_absent_pages_have_none),
+        cmocka_unit_test(heaps_that_just_returned_pages_have_none),
         cmocka_unit_test(a_refused_half_stays_as_it_was),
         cmocka_unit_test(the_rest_of_a_huge_half_is_free_resident_and_blank),
         cmocka_unit_test(calloc_of_blank_granules_knows_it),
