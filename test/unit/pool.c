@@ -11,6 +11,7 @@
 #include "front/front.h"
 #include "heap/pool.h"
 #include "memory/purge.h"
+#include "rules/options.h"
 #include "watch/sample.h"
 
 #include <malloc.h>
@@ -213,6 +214,7 @@ static void samples_of_split_classes_weigh_what_they_stand_for(void **state) {
     enum { COUNT = 400000 };
     uint64_t dice = 4711;
     assert_true(hak_sample_observe(on_sample, NULL));
+    hak_options.sample_most = 0; /* the rate stays as it is */
     hak_sample_want(HAK_SAMPLE_LIFETIMES, 16 << 10, false);
     hak_heap_chores_call(hak_self);
     the_class_has_slabs(160);
