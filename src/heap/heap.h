@@ -174,8 +174,10 @@ void *hak_visit_any(size_t bytes, struct hak_heap *heap, unsigned shelf_index);
 void *hak_visit_plain(struct hak_heap *heap, unsigned shelf_index);
 /* Learn's: the class or pool has turned to another slab, new or partly free, and its first block is `block`, for who
  * called from `address` with that stack pointer. */
-extern void (*hak_heap_on_slab)(struct hak_heap *heap, struct hak_slab *slab, const void *block, const void *address,
-                                uintptr_t stack);
+enum hak_turn { HAK_TURN_NONE, HAK_TURN_PARTIAL, HAK_TURN_NEW };
+typedef void hak_heap_slab_function(struct hak_heap *heap, struct hak_row *row, enum hak_turn turn, const void *block,
+                                    const void *address, uintptr_t stack);
+extern hak_heap_slab_function *hak_heap_on_slab;
 
 /* What every slow path may do first: mail, pending events, the batch, a child's first steps, the clock. */
 void hak_visit_chores(struct hak_heap *heap);
@@ -255,7 +257,7 @@ void hak_mail_take(struct hak_heap *heap);
 /* Looks at the clock, sweeps if that is due, and says when to look again. */
 void hak_sweep_clock(struct hak_heap *heap);
 /* Upper layers' clock: called on a visit, at most once per 20 ms in the process; may not allocate. NULL: nobody listens. */
-extern void (*hak_sweep_on_tick)(uint64_t now_ms);
+extern void (*hak_sweep_on_tick)(uint64_t now_ms), (*hak_sweep_on_pools)(uint64_t now_ms);
 /* Looks at every slab and span; `all`: returns all free pages, else those that are cold. Gives bytes. */
 size_t hak_sweep_all(bool all);
 /* Free memory broke its bound: returns spans, and if that is not enough pages that slabs have counted. */

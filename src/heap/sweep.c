@@ -18,7 +18,7 @@ enum { STEP_MS = 20, TICKS = 1 << 21, CHUNKS_PER_100_MS = 64, CLOCK_STEP_MAX = 1
 
 static hak_atomic_u64 last_ms, hand;
 
-void (*hak_sweep_on_tick)(uint64_t now_ms);
+void (*hak_sweep_on_tick)(uint64_t now_ms), (*hak_sweep_on_pools)(uint64_t now_ms);
 
 static size_t sweep_chunk(size_t number, bool all, uint64_t *slabs) {
     size_t bytes = 0;
@@ -60,6 +60,8 @@ static HAK_NOINLINE void sweep_step(struct hak_heap *heap, uint64_t now, uint64_
     HAK_COUNT(&heap->counters, sweep_slab, slabs);
     void (*on_tick)(uint64_t) = __atomic_load_n(&hak_sweep_on_tick, __ATOMIC_ACQUIRE);
     if (on_tick) on_tick(now);
+    void (*on_pools)(uint64_t) = __atomic_load_n(&hak_sweep_on_pools, __ATOMIC_RELAXED);
+    if (on_pools) on_pools(now);
     void (*on_watch_tick)(struct hak_heap *, uint64_t) = HAK_HOOK(tick);
     if (on_watch_tick) on_watch_tick(heap, now);
 }

@@ -19,7 +19,7 @@
 #include "rules/options.h"
 
 void *(*hak_heap_on_shortage)(struct hak_heap *heap, unsigned class_index);
-void (*hak_heap_on_slab)(struct hak_heap *heap, struct hak_slab *slab, const void *block, const void *address, uintptr_t stack);
+hak_heap_slab_function *hak_heap_on_slab;
 HAK_ALIGNED(HAK_LINE) struct hak_hooks hak_hooks;
 char hak_watched_mark[HAK_LINE] HAK_ALIGNED(HAK_LINE);
 
@@ -159,12 +159,12 @@ static HAK_NOINLINE void *visit_rare(struct hak_heap *heap, unsigned index) {
     return bin->base + hak_word_first(word) * (size_t)hak_classes[coarse].block_bytes;
 }
 
-static void *take_further(struct hak_heap *heap, unsigned index, bool *is_turned) {
+static void *take_further(struct hak_heap *heap, unsigned index, enum hak_turn *turn) {
     hak_fork_check(heap);
     if (hak_load_relaxed(&heap->mail)) hak_mail_take(heap);
     void *block = hak_shelf_of(heap, index)->current ? take_from_strangers(heap, index) : NULL;
     if (block) return block;
-    *is_turned = true;
+    *turn = HAK_TURN_PARTIAL;
     block = take_from_partial(heap, index);
     if (block) return block;
     if (HAK_UNLIKELY(heap->is_survivor)) {
@@ -177,8 +177,9 @@ static void *take_further(struct hak_heap *heap, unsigned index, bool *is_turned
         if (block) return block;
     }
     block = take_from_new(heap, index);
+    *turn = HAK_TURN_NEW;
     if (HAK_LIKELY(block != NULL)) return block;
-    *is_turned = false;
+    *turn = HAK_TURN_NONE;
     return hak_heap_on_shortage(heap, index);
 }
 
@@ -186,13 +187,12 @@ static void *take_further(struct hak_heap *heap, unsigned index, bool *is_turned
  * build: who called malloc is our caller. Where that is not so, it is another number. */
 static HAK_NOINLINE void *visit_further(struct hak_heap *heap, unsigned index) {
     if (hak_shelf_of(heap, index)->rare < HAK_RARE_BLOCKS) return visit_rare(heap, index); /* it has no slab */
-    bool is_turned = false;
-    void *block = take_further(heap, index, &is_turned);
-    void (*told)(struct hak_heap *, struct hak_slab *, const void *, const void *, uintptr_t) =
-        __atomic_load_n(&hak_heap_on_slab, __ATOMIC_RELAXED);
-    if (told && is_turned) {
+    enum hak_turn turn = HAK_TURN_NONE;
+    void *block = take_further(heap, index, &turn);
+    hak_heap_slab_function *told = __atomic_load_n(&hak_heap_on_slab, __ATOMIC_RELAXED);
+    if (told && turn != HAK_TURN_NONE) {
         bool is_named = heap->from_address != NULL;
-        told(heap, hak_shelf_of(heap, index)->current->slab, block,
+        told(heap, hak_shelf_of(heap, index)->current, turn, block,
              is_named ? heap->from_address : __builtin_return_address(0),
              is_named ? heap->from_stack : (uintptr_t)__builtin_dwarf_cfa());
     }

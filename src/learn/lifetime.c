@@ -22,6 +22,7 @@
 
 #include "heap/pool.h"
 #include "learn/policy.h"
+#include "memory/purge.h"
 #include "rules/options.h"
 #include "heap/key.h"
 
@@ -29,7 +30,8 @@ enum {
     SITES_MAX = 1024,
     SLOTS = 2048,
     PLACES = 8192,     /* one per granule: exact up to 512 MiB, a few forgotten above */
-    GROWN_CHUNKS = 2,  /* below, nothing is looked at */
+    GROWS_GRANULES = 128, /* 8 MiB */
+    LOOK_SLABS = 16,      /* of one heap */
     GUESS_CHUNKS = 4,
     GUESS_SAMPLED = 192, /* granules: 12 MiB */
     DECIDE = 16,       /* slabs */
@@ -37,6 +39,9 @@ enum {
     LONG_PART = 10,    /* a tenth outlives: recall counts, for one block pins a page */
     LONG_TIMES = 3,    /* the others' part: else all are alike */
     BASE_JUDGED = 16,
+    REST_MS = 200,
+    REST_GRANULES = 64, /* 4 MiB more is growth */
+    REST_PER_MS = 2000, /* blocks of one class: from there on the price, 2 ns each, is 0.4% of a processor */
     SAVED_JUDGED = 4,
     MAJOR_PART = 16,   /* a site of less is no large one */
     MAJOR_PERCENT = 80,
@@ -56,6 +61,10 @@ static _Atomic(uint16_t) slots[SLOTS];        /* row, by key */
 static hak_atomic_u64 rows_key[SITES_MAX];    /* 0 until the row may be read */
 static hak_atomic_u64 places[PLACES];         /* granule 24, row 10, class's row 10, deaths 20 */
 static hak_atomic_u32 class_slabs[HAK_SMALL_CLASS_MAX + 1], slab_count, death_count, sampled_sum, decided_count;
+static hak_atomic_u64 resting; /* classes that would be split, but their blocks come and go too often for it */
+static hak_atomic_i64 rest_granules; /* used when it was looked at last */
+static hak_atomic_i64 low_granules;  /* used, at the least, since the last tick */
+static hak_atomic_u32 is_growing;
 static hak_atomic_u32 stage, is_guessing, is_guess_refuted, decide_lock;
 
 /* --- the table: rows are never removed --- */
@@ -131,23 +140,41 @@ static void on_look(struct hak_slab *slab) {
     if (live * 8 <= class->capacity || age >= AGE) judged(slab, true);
 }
 
-static void on_slab(struct hak_heap *heap, struct hak_slab *slab, const void *block, const void *address, uintptr_t stack) {
-    if (hak_load_relaxed(&hak_chunk_top) < GROWN_CHUNKS) return;
+/* By GROWS_GRANULES more than at its lowest since the last look at the clock. A program that goes up and down by less
+ * leaves nothing worth a pool behind, and threads that do so quickly would meet at our counts. */
+static bool grows(void) {
+    int64_t used = hak_load_relaxed(&hak_purge.used_granules), low = hak_load_relaxed(&low_granules);
+    if (used < low) hak_store_relaxed(&low_granules, used);
+    return used > low + low / 4 + GROWS_GRANULES;
+}
+
+static void on_slab(struct hak_heap *heap, struct hak_row *row, enum hak_turn turn, const void *block, const void *address,
+                    uintptr_t stack) {
+    struct hak_slab *slab = row->slab;
+    if (!hak_load_relaxed(&is_growing)) { /* counts that threads share are looked at rarely: they would meet there */
+        if (turn != HAK_TURN_NEW || heap->counters.n[HAK_C_visit_new_slab] % LOOK_SLABS || !grows()) return;
+        hak_store_relaxed(&is_growing, 1);
+    }
     unsigned class_index = hak_class_plain(slab->class_index);
     if (class_index > HAK_SMALL_CLASS_MAX) return;
-    hak_add(&class_slabs[class_index], 1);
-    if (!hak_load_relaxed(&slab->sample)) {
-        const struct hak_row *row = hak_slab_row(slab);
-        uint32_t height = (uint32_t)((heap->stack_top - stack) >> 3), weight = hak_slab_class(slab)->granules;
-        unsigned site = row_find(address, height, 0), exact = row_find(address, height, class_index);
-        size_t granule = hak_slab_granule(slab);
-        hak_add(&rows[site].sampled, weight);
-        hak_add(&rows[exact].sampled, weight);
-        hak_add(&sampled_sum, weight);
-        hak_store_relaxed(&places[granule % PLACES], place_make(granule, site, exact));
-        unsigned index = (unsigned)((size_t)((const char *)block - row->start) / row->block_bytes);
-        hak_store_release(&slab->sample, (uint16_t)(index + HAK_SAMPLE_BASE));
+    if (turn == HAK_TURN_NEW) {
+        hak_add(&class_slabs[class_index], 1);
+        if (HAK_UNLIKELY(hak_load_relaxed(&resting)) &&
+            hak_load_relaxed(&hak_purge.used_granules) > hak_load_relaxed(&rest_granules) + REST_GRANULES)
+            hak_or(&hak_split_classes, hak_exchange(&resting, 0)); /* the program grows again */
+    } else if (hak_row_out(row) * 4 > hak_slab_class(slab)->capacity) {
+        return; /* its blocks come and go: a look at each turn would cost more than it tells */
     }
+    if (hak_load_relaxed(&slab->sample)) return;
+    uint32_t height = (uint32_t)((heap->stack_top - stack) >> 3), weight = hak_slab_class(slab)->granules;
+    unsigned site = row_find(address, height, 0), exact = row_find(address, height, class_index);
+    size_t granule = hak_slab_granule(slab);
+    hak_add(&rows[site].sampled, weight);
+    hak_add(&rows[exact].sampled, weight);
+    hak_add(&sampled_sum, weight);
+    hak_store_relaxed(&places[granule % PLACES], place_make(granule, site, exact));
+    unsigned index = (unsigned)((size_t)((const char *)block - row->start) / row->block_bytes);
+    hak_store_release(&slab->sample, (uint16_t)(index + HAK_SAMPLE_BASE));
     if (hak_add(&slab_count, 1) % DECIDE == DECIDE - 1) hak_lifetime_decide();
 }
 
@@ -211,6 +238,7 @@ static void tell(const uint64_t *bits, unsigned count, bool is_learnt) {
             if (hak_load_relaxed(&hak_pool_sites[c][i]) != mine[i]) hak_store_relaxed(&hak_pool_sites[c][i], mine[i]);
         classes |= UINT64_C(1) << (c - 1);
     }
+    classes &= ~hak_load_relaxed(&resting);
     if (hak_load_relaxed(&hak_split_classes) != classes) hak_store_release(&hak_split_classes, classes);
 }
 
@@ -300,6 +328,48 @@ void hak_lifetime_decide(void) {
     hak_store_release(&decide_lock, 0);
 }
 
+/* --- resting --- */
+
+/* While the program does not grow, a split class whose blocks come and go quickly pays for nothing: it is joined until the
+ * program grows again. Where blocks come slowly the price does not matter, and the order does. */
+static uint64_t handed_seen[HAK_SMALL_CLASS_MAX + 1];
+
+static void handed_add(struct hak_heap *heap, void *sums) {
+    uint64_t *handed = sums;
+    struct hak_pools *pools = hak_load_acquire(&heap->pools);
+    for (unsigned c = 1; pools && c <= HAK_SMALL_CLASS_MAX; c++)
+        handed[c] += __atomic_load_n(&heap->shelf[c].handed, __ATOMIC_RELAXED) +
+                     __atomic_load_n(&pools->shelf[c].handed, __ATOMIC_RELAXED);
+}
+
+static void on_tick(uint64_t now_ms) {
+    static hak_atomic_u64 last_ms;
+    uint64_t last = hak_load_relaxed(&last_ms), split = hak_load_relaxed(&hak_split_classes);
+    if (now_ms - last < REST_MS) return;
+    hak_store_relaxed(&low_granules, hak_load_relaxed(&hak_purge.used_granules));
+    hak_store_relaxed(&is_growing, 0);
+    if (split == 0) {
+        hak_store_relaxed(&last_ms, now_ms);
+        return;
+    }
+    uint32_t epoch = hak_load_relaxed(&hak_epoch), holder = hak_load_relaxed(&decide_lock);
+    if (holder == epoch || !hak_cas(&decide_lock, &holder, epoch)) return;
+    hak_store_relaxed(&last_ms, now_ms);
+    uint64_t handed[HAK_SMALL_CLASS_MAX + 1] = { 0 }, rest = 0;
+    hak_heap_each(handed_add, handed);
+    int64_t used = hak_load_relaxed(&hak_purge.used_granules), before = hak_exchange(&rest_granules, used);
+    bool is_more = used > before + REST_GRANULES;
+    for (unsigned c = 1; c <= HAK_SMALL_CLASS_MAX; c++) {
+        if (!is_more && (handed[c] - handed_seen[c]) / REST_PER_MS > now_ms - last) rest |= UINT64_C(1) << (c - 1);
+        handed_seen[c] = handed[c];
+    }
+    if (rest & split) {
+        hak_or(&resting, rest & split);
+        hak_and(&hak_split_classes, ~rest);
+    }
+    hak_store_release(&decide_lock, 0);
+}
+
 /* --- from outside --- */
 
 void hak_lifetime_teach(const void *address, uint32_t height, unsigned class_index, uint32_t samples, uint32_t alive) {
@@ -370,4 +440,5 @@ void hak_learn_lifetime_start(void) {
     __atomic_store_n(&hak_slab_on_death, on_death, __ATOMIC_RELAXED);
     __atomic_store_n(&hak_slab_on_look, on_look, __ATOMIC_RELAXED);
     __atomic_store_n(&hak_heap_on_slab, on_slab, __ATOMIC_RELAXED);
+    __atomic_store_n(&hak_sweep_on_pools, on_tick, __ATOMIC_RELAXED);
 }
