@@ -111,6 +111,8 @@ static void clock_hold(struct hak_heap *heap) {
     heap->clock_in = 0;
 }
 static void chores(struct hak_heap *heap) {
+    clock_hold(heap);
+    if (HAK_LIKELY((heap->clock_rest > 0) & (heap->batches == 0))) return;
     hak_visit_chores_due(heap);
     clock_hold(heap);
 }
@@ -180,7 +182,8 @@ static void *on_visit(size_t bytes, struct hak_heap *heap, unsigned class_index)
         watch->rare_bytes = 0;
     }
     if (HAK_UNLIKELY(watch->drawn[class_index] != hak_load_relaxed(&generation))) draw(heap, watch, class_index);
-    uint64_t count = allocated(heap, class_index), due = watch->due[class_index];
+    uint64_t count = heap->shelf[class_index].handed, due = watch->due[class_index]; /* allocated(), the bin being empty */
+    if (class_index > HAK_SMALL_CLASS_MAX) count += hak_middle_of(heap, class_index)->handed;
     if (count >= due) return sample_small(bytes, heap, class_index);
     void *block = hak_visit_plain(heap, class_index);
     uint64_t left = due - count - 1;
