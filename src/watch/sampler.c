@@ -182,8 +182,8 @@ static void *on_visit(size_t bytes, struct hak_heap *heap, unsigned class_index)
         watch->rare_bytes = 0;
     }
     if (HAK_UNLIKELY(watch->drawn[class_index] != hak_load_relaxed(&generation))) draw(heap, watch, class_index);
-    uint64_t count = heap->shelf[class_index].handed, due = watch->due[class_index]; /* allocated(), the bin being empty */
-    if (class_index > HAK_SMALL_CLASS_MAX) count += hak_middle_of(heap, class_index)->handed;
+    uint64_t count = shelf->handed, due = watch->due[class_index]; /* allocated(), the bin being empty */
+    if (hak_class_is_middle(class_index)) count += hak_middle_of(heap, class_index)->handed;
     if (count >= due) return sample_small(bytes, heap, class_index);
     void *block = hak_visit_plain(heap, class_index);
     uint64_t left = due - count - 1;
@@ -199,7 +199,7 @@ static void on_kept(struct hak_heap *heap, unsigned class_index) {
     }
     const struct hak_middle *middle = hak_middle_of(heap, class_index);
     /* allocated() and what may be allocated without a visit: the bin's blocks fall out of the sum */
-    uint64_t reach = heap->shelf[class_index].handed + middle->handed + hak_middle_count(middle);
+    uint64_t reach = hak_shelf_of(heap, class_index)->handed + middle->handed + hak_middle_count(middle);
     if (HAK_UNLIKELY((reach > watch->due[class_index]) | (watch->drawn[class_index] != hak_load_relaxed(&generation))))
         hak_middle_flush_class(heap, class_index);
     clock_hold(heap);
