@@ -52,7 +52,7 @@ int main(int c, char **v)
 {
     pthread_t t;
     (void)v;
-    if (c > 1) { int child = fork(); printf("%d\n", child); fflush(stdout); }
+    if (c > 1) { int child = fork(); if (child > 0) { printf("%d\n", child); fflush(stdout); } else prctl(PR_SET_PDEATHSIG, 9); }
     pthread_create(&t, NULL, work, "worker");
     printf("ready\n");
     fflush(stdout);
@@ -204,7 +204,7 @@ with tempfile.TemporaryDirectory() as folder:
     running = subprocess.Popen([program, "fork"], stdout=subprocess.PIPE, text=True,
                                env={**clean, "LD_PRELOAD": library, "HAKMEM_RECORD": folder + "/", "HAKMEM_SAMPLE_BYTES": "8192",
                                     "HAKMEM_RECORD_OVER_MB": "1"})
-    child = int(running.stdout.readline())
+    child = next(int(line) for line in running.stdout if line.strip().isdigit() and int(line) > 1)
     try:
         time.sleep(1.5)
         process = Process(child)
