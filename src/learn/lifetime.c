@@ -30,10 +30,10 @@ enum {
     SITES_MAX = 1024,
     SLOTS = 2048,
     PLACES = 8192,     /* one per granule: exact up to 512 MiB, a few forgotten above */
-    GROWS_GRANULES = 128, /* 8 MiB */
+    GROWS_GRANULES = 192, /* 12 MiB */
     LOOK_SLABS = 16,      /* of one heap */
     GUESS_CHUNKS = 4,
-    GUESS_SAMPLED = 192, /* granules: 12 MiB */
+    GUESS_SAMPLED = 96, /* granules: 6 MiB */
     DECIDE = 16,       /* slabs */
     AGE = 64,          /* deaths */
     LONG_PART = 10,    /* a tenth outlives: recall counts, for one block pins a page */
@@ -140,10 +140,15 @@ static void on_look(struct hak_slab *slab) {
     if (live * 8 <= class->capacity || age >= AGE) judged(slab, true);
 }
 
+/* Granules' worth of what is resident. */
+static int64_t used_now(void) {
+    return hak_load_relaxed(&hak_purge.used_granules) - (hak_load_relaxed(&hak_purge.absent_bytes) >> HAK_GRANULE_SHIFT);
+}
+
 /* By GROWS_GRANULES more than at its lowest since the last look at the clock. A program that goes up and down by less
  * leaves nothing worth a pool behind, and threads that do so quickly would meet at our counts. */
 static bool grows(void) {
-    int64_t used = hak_load_relaxed(&hak_purge.used_granules), low = hak_load_relaxed(&low_granules);
+    int64_t used = used_now(), low = hak_load_relaxed(&low_granules);
     if (used < low) hak_store_relaxed(&low_granules, used);
     return used > low + low / 4 + GROWS_GRANULES;
 }
@@ -346,7 +351,7 @@ static void on_tick(uint64_t now_ms) {
     static hak_atomic_u64 last_ms;
     uint64_t last = hak_load_relaxed(&last_ms), split = hak_load_relaxed(&hak_split_classes);
     if (now_ms - last < REST_MS) return;
-    hak_store_relaxed(&low_granules, hak_load_relaxed(&hak_purge.used_granules));
+    hak_store_relaxed(&low_granules, used_now());
     hak_store_relaxed(&is_growing, 0);
     if (split == 0) {
         hak_store_relaxed(&last_ms, now_ms);
