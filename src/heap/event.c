@@ -74,7 +74,7 @@ static uint32_t word_put_back(struct hak_heap *heap, struct hak_row *row) {
     hak_atomic_u64 *word = &row->word[block / 64];
     hak_store_release(word, hak_load_relaxed(word) | bin->word);
     bin->word = 0;
-    hak_shelf_of(heap, row->class_index)->handed -= count;
+    hak_owner_add(&hak_shelf_of(heap, row->class_index)->handed, -(uint64_t)count);
     return count;
 }
 
@@ -89,7 +89,7 @@ void hak_bin_trim(struct hak_heap *heap, unsigned shelf_index, unsigned keep) {
     hak_atomic_u64 *word = &row->word[block / 64];
     hak_store_release(word, hak_load_relaxed(word) | surplus); /* first, as in word_put_back(): fork.c adds the bin's */
     __atomic_store_n(&bin->word, kept, __ATOMIC_RELEASE);
-    shelf->handed -= count - keep;
+    hak_owner_add(&shelf->handed, -(uint64_t)(count - keep));
     uint32_t out = hak_row_out(row) - (count - keep);
     hak_row_arm(row, out, row->countdown < out ? row->countdown : out);
 }

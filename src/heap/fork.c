@@ -38,7 +38,7 @@ static void heap_blank(struct hak_heap *heap, void *survivor) {
             struct hak_row *row = hak_row_of(hak_granule_at(hak_granule_of(bin->base))->words);
             size_t block = (size_t)(bin->base - row->start) / row->block_bytes;
             hak_store_release(&row->word[block / 64], hak_load_relaxed(&row->word[block / 64]) | bin->word);
-            shelf->handed -= hak_word_count(bin->word);
+            hak_owner_add(&shelf->handed, -(uint64_t)hak_word_count(bin->word));
             bin->word = 0;
         }
         shelf->current = NULL;

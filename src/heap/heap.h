@@ -214,7 +214,7 @@ HAK_INLINE void *hak_middle_take(struct hak_heap *heap, unsigned class_index) {
     if (count == 0) return NULL;
     void **place = &middle->block[count - 1];
     __atomic_store_n(&middle->state, count - 1, __ATOMIC_RELEASE); /* the run ends */
-    middle->handed++;
+    hak_owner_add(&middle->handed, 1);
     heap->free_sum -= middle->block_bytes;
     void *block = *place;
     *place = NULL;

@@ -37,7 +37,7 @@ void *hak_kept_take(struct hak_heap *heap, size_t count, size_t bytes) {
 
 bool hak_kept_give(struct hak_heap *heap, struct hak_granule *record) {
     struct hak_kept *kept = &heap->kept;
-    size_t count = hak_large_granules(record);
+    size_t count = hak_large_granules(record), granule = hak_granule_of(record->start); /* once kept, the record may be another's */
     if (count > HAK_KEPT_SIZES || HAK_OPT(disable_bigcache) | HAK_OPT(minimal)) return false;
     unsigned n = kept->count[count - 1];
     uint64_t bytes = kept->bytes + bytes_of(count);
@@ -52,7 +52,7 @@ bool hak_kept_give(struct hak_heap *heap, struct hak_granule *record) {
     }
     kept->bytes = bytes;
     kept->blocks++;
-    hak_store_relaxed(&kept->name[count - 1][n], (uint32_t)hak_granule_of(record->start));
+    hak_store_relaxed(&kept->name[count - 1][n], (uint32_t)granule);
     kept->count[count - 1] = (uint8_t)(n + 1);
     return true;
 }

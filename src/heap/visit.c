@@ -28,7 +28,7 @@ HAK_INLINE void *into_bin(struct hak_shelf *shelf, struct hak_bin *bin, struct h
                           uint32_t count) {
     size_t bytes = row->block_bytes;
     char *base = row->start + (size_t)index * 64 * bytes;
-    shelf->handed += count;
+    hak_owner_add(&shelf->handed, count);
     bin->base = base;
     /* release: base before word, so that a forked child finds a pair that fits */
     __atomic_store_n(&bin->word, word & (word - 1), __ATOMIC_RELEASE);

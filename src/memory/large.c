@@ -37,7 +37,8 @@ static void record_write(size_t granule, size_t count, size_t bytes, uint64_t fl
     hak_add(&hak_large_live_bytes, (int64_t)pages_bytes(bytes));
 }
 
-static hak_big_name site_of(const struct hak_granule *record) { return record->reciprocal >> SITE_SHIFT & 0xffff; }
+static hak_big_name site_in(uint64_t reciprocal) { return reciprocal >> SITE_SHIFT & 0xffff; }
+static hak_big_name site_of(const struct hak_granule *record) { return site_in(hak_large_facts(record)); }
 HAK_STATIC(HAK_BIG_ROWS < 0xffff);
 
 /* Of 1,024 parts of a block so many are resident. Huge halves say nothing; of the others some are looked at, the last of
@@ -64,8 +65,11 @@ static void look_back(hak_big_name site, size_t fresh_granule) {
     size_t granule = hak_big_last(site, fresh_granule);
     if (granule == 0) return;
     struct hak_granule *record = hak_granule_at(granule);
-    if (hak_load_acquire(&record->owner) != HAK_LARGE || site_of(record) != site || !(record->reciprocal & FRESH)) return;
-    hak_big_looked(site, touched_share(granule, hak_large_usable(record)));
+    if (hak_load_acquire(&record->owner) != HAK_LARGE) return;
+    uint64_t seen = __atomic_load_n(&record->reciprocal, __ATOMIC_ACQUIRE); /* its thread may be at it */
+    if (site_in(seen) != site || !(seen & FRESH) || hak_load_relaxed(&record->owner) != HAK_LARGE) return;
+    size_t count = (size_t)(seen & UINT32_MAX);
+    hak_big_looked(site, touched_share(granule, (count > 1 ? count - 1 : count) << HAK_GRANULE_SHIFT)); /* the last may be a part */
 }
 
 void *hak_large_take(size_t bytes, size_t align, hak_big_name site, bool *zeroed) {
@@ -134,9 +138,9 @@ bool hak_large_give(struct hak_granule *record) {
 bool hak_large_keep(struct hak_granule *record) {
     size_t granule = hak_granule_of(record->start), count = hak_large_granules(record);
     unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
-    if (record->reciprocal & MOVED || first + count > HAK_CHUNK_GRANULES) return false;
+    if (hak_large_facts(record) & MOVED || first + count > HAK_CHUNK_GRANULES) return false;
     hak_big_name site = site_of(record);
-    if (record->reciprocal & FRESH && hak_big_given(site)) hak_big_looked(site, touched_share(granule, hak_large_usable(record)));
+    if (hak_large_facts(record) & FRESH && hak_big_given(site)) hak_big_looked(site, touched_share(granule, hak_large_usable(record)));
     struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
     uint64_t mask = hak_word_mask(first, (unsigned)count);
     if (HAK_UNLIKELY((hak_chunk_stale(chunk) & mask) != mask)) { /* for calloc, and for who claims it */
@@ -144,7 +148,7 @@ bool hak_large_keep(struct hak_granule *record) {
         hak_or(&chunk->dirty, mask);
     }
     /* release: pairs with the claim's acquire */
-    __atomic_store_n(&record->reciprocal, (record->reciprocal & ~FRESH) | KEPT, __ATOMIC_RELEASE);
+    __atomic_store_n(&record->reciprocal, (hak_large_facts(record) & ~FRESH) | KEPT, __ATOMIC_RELEASE);
     return true;
 }
 
@@ -174,7 +178,7 @@ void hak_large_drop(size_t granule, size_t count) {
 void hak_large_finish(struct hak_granule *record) {
     size_t granule = hak_granule_of(record->start), count = hak_large_granules(record);
     size_t usable = hak_large_usable(record);
-    bool moved = record->reciprocal & MOVED, fresh = record->reciprocal & FRESH;
+    bool moved = hak_large_facts(record) & MOVED, fresh = hak_large_facts(record) & FRESH;
     hak_big_name site = site_of(record);
     hak_add(&hak_large_live_count, -1);
     hak_add(&hak_large_live_bytes, -(int64_t)usable);
@@ -192,9 +196,9 @@ bool hak_large_resize(struct hak_granule *record, size_t bytes) {
     if (new > UINT32_MAX || (new > old && !hak_span_extend(granule, old, new - old))) return false;
     hak_add(&hak_large_live_bytes, (int64_t)pages_bytes(bytes) - (int64_t)hak_large_usable(record));
     record->words = (hak_atomic_u64 *)pages_bytes(bytes);
-    record->reciprocal = new | (record->reciprocal & ~(FRESH | UINT32_MAX));
+    __atomic_store_n(&record->reciprocal, new | (hak_large_facts(record) & ~(FRESH | UINT32_MAX)), __ATOMIC_RELAXED);
     if (new < old) {
-        span_end(granule + new, old - new, record->reciprocal & MOVED);
+        span_end(granule + new, old - new, hak_large_facts(record) & MOVED);
         hak_purge_enforce();
     }
     return true;
@@ -210,7 +214,7 @@ void *hak_large_move(struct hak_granule *record, size_t bytes) {
         hak_span_give(to, count, HAK_SPAN_AS_IT_WAS);
         return NULL;
     }
-    bool was_moved = record->reciprocal & MOVED;
+    bool was_moved = hak_large_facts(record) & MOVED;
     hak_big_name site = site_of(record);
     hak_add(&hak_large_live_count, -1);
     hak_add(&hak_large_live_bytes, -(int64_t)moved_bytes);

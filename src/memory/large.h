@@ -17,7 +17,9 @@ extern char hak_large_mark[HAK_LINE];
 #define HAK_LARGE ((struct hak_heap *)(void *)hak_large_mark)
 
 HAK_INLINE size_t hak_large_usable(const struct hak_granule *record) { return (size_t)record->words; }
-HAK_INLINE size_t hak_large_granules(const struct hak_granule *record) { return (size_t)(record->reciprocal & UINT32_MAX); }
+/* What a large block's record has there; atomic, because who holds a stale name may be looking (heap/kept.c). */
+HAK_INLINE uint64_t hak_large_facts(const struct hak_granule *record) { return __atomic_load_n(&record->reciprocal, __ATOMIC_RELAXED); }
+HAK_INLINE size_t hak_large_granules(const struct hak_granule *record) { return (size_t)(hak_large_facts(record) & UINT32_MAX); }
 
 /* A block of at least `bytes`, its address a multiple of `align` (a power of two). *zeroed: all of it reads as
  * zeros already. NULL when there is no room. */
@@ -38,7 +40,7 @@ bool hak_large_claim(size_t granule, size_t count);
 void *hak_large_again(size_t granule, size_t bytes);
 void hak_large_drop(size_t granule, size_t count);
 HAK_INLINE bool hak_large_is_kept(struct hak_granule *record) {
-    return __atomic_load_n(&record->reciprocal, __ATOMIC_RELAXED) >> 61 & 1;
+    return hak_large_facts(record) >> 61 & 1;
 }
 
 /* Changes the size in place; false when what follows is in use. */

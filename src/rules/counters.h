@@ -6,7 +6,7 @@
 #ifndef HAK_RULES_COUNTERS_H
 #define HAK_RULES_COUNTERS_H
 
-#include "base/attr.h"
+#include "base/atomic.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,13 +29,7 @@ struct hak_counters {
 #define HAK_COUNT(counters, name, amount) hak_counter_add((counters), HAK_C_##name, (uint64_t)(amount))
 
 HAK_INLINE void hak_counter_add(struct hak_counters *counters, enum hak_counter index, uint64_t amount) {
-    uint64_t *n = &counters->n[index];
-    /* relaxed: nobody else writes, and a reader orders nothing by it */
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-    __asm__("addq %1, %0" : "+m"(*n) : "er"(amount) : "cc"); /* one instruction, where gcc makes three */
-#else
-    __atomic_store_n(n, __atomic_load_n(n, __ATOMIC_RELAXED) + amount, __ATOMIC_RELAXED);
-#endif
+    hak_owner_add(&counters->n[index], amount);
 }
 
 /* Adds each counter of `from`, which its owner may be counting in, to the caller's own `sum`. */
