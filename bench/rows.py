@@ -163,10 +163,11 @@ def python(stand, quick):
 
 # --- memory that comes back ---------------------------------------------------------------------------
 
-def peaks(stand, share, mb_max, quick):
-    lines = {name: [line] for name, line in stand.side_by_side(stand.variants(), 4, "three_peaks", share).items()}
+def peaks(stand, share, mb_max, quick, sites="one"):
+    whole = (share, 300, 12, 12345, sites)
+    lines = {name: [line] for name, line in stand.side_by_side(stand.variants(), 4, "three_peaks", *whole).items()}
     work = stand.interleaved(stand.variants(), 1 if quick else 3,
-                             lambda preload: stand.work(preload, "three_peaks", share, 300, 0))
+                             lambda preload: stand.work(preload, "three_peaks", share, 300, 0, 12345, sites))
     resident = megabytes(lines, "resident_kb")
     seconds = field_of(work, "wall_ns", 1e9)
     own = resident["hakmem"][0]
@@ -180,6 +181,17 @@ def peaks(stand, share, mb_max, quick):
 @row("peaks", "three peaks of 300 MB, 1% long-lived small blocks kept, light traffic: resident 12 s later", "<= 110 MB")
 def peaks_1(stand, quick):
     return peaks(stand, 1, 110, quick)
+
+
+@row("peaks-calls", "the same, long-lived blocks from a call of their own, as in programs; nothing saved from an earlier run",
+     "<= 30 MB")
+def peaks_calls(stand, quick):
+    return peaks(stand, 1, 30, quick, "two")
+
+
+@row("peaks-calls-5", "the same with 5% long-lived blocks", "<= 80 MB")
+def peaks_calls_5(stand, quick):
+    return peaks(stand, 5, 80, quick, "two")
 
 
 def idle(stand, threads, mb, reach_mb):
