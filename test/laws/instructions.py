@@ -1,7 +1,8 @@
 """instructions.py - instructions per malloc and per free, slow paths included, counted by callgrind.
 
 256 mallocs, then 256 frees, over and over; counted once the class has its slab. callgrind counts the same for
-the same program and library whatever else the machine does, so the limits are exact.
+the same program and library whatever else the machine does, but for what the clock brings: on a busy machine the program
+may live a second, after which learning begins once, 130,000 instructions. So the least of three runs counts.
 """
 import os
 import re
@@ -13,6 +14,7 @@ import tempfile
 from _law import breach, finish, options, output
 
 ROUNDS = 400
+TRIES = 3
 # bytes: (malloc, free) instructions per operation
 LIMITS = {64: (20, 32), 1024: (35, 32)}
 
@@ -95,8 +97,12 @@ def main():
             for function, limit in zip(("malloc", "free"), limits):
                 where = f"counted_{function}s"
                 empty = collected(folder, program, library, where, bytes_, ROUNDS, 1)
-                full = collected(folder, program, library, where, bytes_, ROUNDS, 0)
-                each = (full - empty) / calls + 1  # the ret of the empty one
+                each = limit + 1
+                for _ in range(TRIES):
+                    full = collected(folder, program, library, where, bytes_, ROUNDS, 0)
+                    each = min(each, (full - empty) / calls + 1)  # the ret of the empty one
+                    if each <= limit:
+                        break
                 print(f"{function} of {bytes_} bytes: {each:.2f} instructions (limit {limit})")
                 if each > limit:
                     breach(f"{function} of {bytes_} bytes: {each:.2f} instructions; the limit is {limit}")
