@@ -75,7 +75,7 @@ def frames(profile, stack):
 def main():
     with Bench() as bench:
         program = bench.built("tables", SOURCE, "g++", "-O2", "-g", "-pthread", "-fno-builtin")
-        child = bench.start(program)
+        child = bench.start(program, HAKMEM_SAMPLE_MOST="0")  # as many samples as there are: blocks of 1 MiB all
         pid = str(child.pid)
         file = bench.path("a.hakprof")
 

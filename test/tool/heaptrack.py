@@ -61,7 +61,7 @@ def main():
     with Bench() as bench:
         program = bench.built("shop", SOURCE, "g++", "-O2", "-g")
         file = bench.path("shop.hakprof")
-        bench.hakmem("run", "--record", file, "--sample-bytes", "256", "--", program)
+        bench.hakmem("run", "--record", file, "--sample-bytes", "256", "--sample-most", "0", "--", program)
         with gzip.open(file, "rt", encoding="utf-8") as text:
             profile = json.load(text)
         ours = set()
