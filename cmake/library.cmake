@@ -53,7 +53,7 @@ set(unwinder ${PROJECT_BINARY_DIR}/unwinder.o)
 set(unwinder_names)
 foreach(name Backtrace GetIP GetCFA)
     list(APPEND unwinder_names --redefine-sym _Unwind_${name}=hak_unwind_${name})
-    list(APPEND unwinder_names --keep-global-symbol hak_unwind_${name})
+    list(APPEND unwinder_names --keep-global-symbol hak_unwind_${name} --keep-global-symbol _Unwind_${name}) # llvm-objcopy asks for the old name
 endforeach()
 add_custom_command(OUTPUT ${unwinder}
     COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${unwinder} -Wl,-u,_Unwind_Backtrace -Wl,-u,_Unwind_GetIP

@@ -13,21 +13,27 @@
  */
 #include "work.h"
 
+#ifdef __clang__
+#define NOIPA __attribute__((noinline)) /* clang does not merge functions */
+#else
+#define NOIPA __attribute__((noipa))
+#endif
+
 enum { PEAK_COUNT = 3, BYTES_MIN = 16, BYTES_MAX = 512, TRAFFIC_HELD = 32 };
 struct held { unsigned char *block; uint32_t bytes; unsigned char tag; };
 
 /* noipa: functions with the same body would become one */
-__attribute__((noipa)) static unsigned char *long_alloc(size_t bytes, unsigned char tag) { return work_alloc(bytes, tag); }
-__attribute__((noipa)) static unsigned char *brief_alloc(size_t bytes, unsigned char tag) { return work_alloc(bytes, tag); }
+NOIPA static unsigned char *long_alloc(size_t bytes, unsigned char tag) { return work_alloc(bytes, tag); }
+NOIPA static unsigned char *brief_alloc(size_t bytes, unsigned char tag) { return work_alloc(bytes, tag); }
 
-__attribute__((noipa)) static unsigned char *wrapped_alloc(size_t bytes, unsigned char tag) { return work_alloc(bytes, tag); }
-__attribute__((noipa)) static unsigned char *long_wrapped(size_t bytes, unsigned char tag) {
+NOIPA static unsigned char *wrapped_alloc(size_t bytes, unsigned char tag) { return work_alloc(bytes, tag); }
+NOIPA static unsigned char *long_wrapped(size_t bytes, unsigned char tag) {
     volatile char frame[64];
     frame[0] = 0;
     unsigned char *block = wrapped_alloc(bytes, tag);
     return frame[0] ? NULL : block;
 }
-__attribute__((noipa)) static unsigned char *brief_wrapped(size_t bytes, unsigned char tag) {
+NOIPA static unsigned char *brief_wrapped(size_t bytes, unsigned char tag) {
     volatile char frame[128];
     frame[0] = 0;
     unsigned char *block = wrapped_alloc(bytes, tag);

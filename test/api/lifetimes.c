@@ -2,15 +2,23 @@
  *
  * Three peaks of 96 MB, 1 block in 100 kept; then everything free is given back. What is resident is compared with the
  * same run without lifetimes, and with one in which both kinds of blocks come from one call, which nobody can tell apart.
+ *
+ * ctest: native
  */
 #include "expect.h"
 
 #include <hakmem/hakmem.h>
 #include <sys/wait.h>
 
+#ifdef __clang__
+#define NOIPA __attribute__((noinline)) /* clang does not merge functions */
+#else
+#define NOIPA __attribute__((noipa))
+#endif
+
 enum { PEAK_BYTES = 96 << 20, BYTES_MAX = 512, KEPT_MAX = 40000, BRIEF_MAX = 500000 };
 #define SITE(name)                                                       \
-    __attribute__((noipa)) static char *name(size_t bytes)               \
+    NOIPA static char *name(size_t bytes)               \
     {                                                                    \
         char *block = (char *)malloc(bytes);                             \
         EXPECT(block != NULL);                                           \
@@ -20,7 +28,7 @@ enum { PEAK_BYTES = 96 << 20, BYTES_MAX = 512, KEPT_MAX = 40000, BRIEF_MAX = 500
 SITE(site_long)
 SITE(site_brief)
 /* a wrapper in front of one malloc, and C++'s way */
-__attribute__((noipa)) static char *wrapped(size_t bytes, bool is_long)
+NOIPA static char *wrapped(size_t bytes, bool is_long)
 {
     if (is_long) {
         volatile char frame[96];
@@ -32,7 +40,7 @@ __attribute__((noipa)) static char *wrapped(size_t bytes, bool is_long)
     __asm__ volatile("" : "+r"(block));
     return block;
 }
-__attribute__((noipa)) static char *wrapper_long(size_t bytes)
+NOIPA static char *wrapper_long(size_t bytes)
 {
     volatile char frame[64];
     frame[0] = 1;

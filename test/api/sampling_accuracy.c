@@ -5,7 +5,7 @@
  *
  *     sampling_accuracy [rounds]      3 in CI; 200 is what docs/recording.md shows
  *
- * ctest: timeout=120
+ * ctest: timeout=120 native
  */
 #include "../../src/watch/published.h"
 #include "hakmem/hakmem.h"

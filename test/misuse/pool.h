@@ -4,10 +4,16 @@
 
 #include "misuse.h"
 
+#ifdef __clang__
+#define NOIPA __attribute__((noinline)) /* clang does not merge functions */
+#else
+#define NOIPA __attribute__((noipa))
+#endif
+
 enum { POOL_BYTES = 200, POOL_BRIEF = 400000, POOL_LONG = 4000 };
 static void *pool_brief[POOL_BRIEF], *pool_long[POOL_LONG];
 
-__attribute__((noipa)) static void *pool_site_long(void)
+NOIPA static void *pool_site_long(void)
 {
     void *block = malloc(POOL_BYTES);
     __asm__ volatile("" : "+r"(block));

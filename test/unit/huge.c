@@ -1,4 +1,6 @@
-/* huge.c - halves become huge only where the heap is dense, and nothing else changes by it. */
+/* huge.c - halves become huge only where the heap is dense, and nothing else changes by it.
+ * ctest: native
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,6 @@
-/* key.c - a call site's key: told apart by address and by height, the same in each thread and in each run. */
+/* key.c - a call site's key: told apart by address and by height, the same in each thread and in each run.
+ * ctest: native
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
