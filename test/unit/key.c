@@ -76,10 +76,10 @@ static void threads_with_other_stacks_have_the_same_heights(void **state) {
     uint32_t height = height_in_thread(NULL, 1 << 20);
     assert_true(height < (1 << 20) / 8);
     assert_int_equal(height, height_in_thread(NULL, 8 << 20));
-    void *stack = mmap(NULL, 256 << 10, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *stack = mmap(NULL, 2 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(stack != MAP_FAILED);
-    assert_int_equal(height, height_in_thread(stack, 256 << 10));
-    munmap(stack, 256 << 10);
+    assert_int_equal(height, height_in_thread(stack, 2 << 20));
+    munmap(stack, 2 << 20);
 }
 
 /* In a run with another environment and another name. */
