@@ -63,14 +63,17 @@ HAK_EXPORT size_t hak_collect(void) { return hak_start() ? hak_heap_collect(hak_
 
 static uint64_t positive(int64_t n) { return n > 0 ? (uint64_t)n : 0; }
 
-static void kept_sum(struct hak_heap *heap, void *stats) {
-    for (size_t size = 1; size <= HAK_KEPT_SIZES; size++) {
-        for (unsigned i = 0; i < HAK_KEPT_EACH; i++) {
-            uint32_t name = hak_load_relaxed(&heap->kept.name[size - 1][i]);
-            struct hak_granule *record = hak_granule_at(name);
-            if (!name || !hak_large_is_kept(record) || hak_large_granules(record) != size) continue;
-            ((struct hak_stats *)stats)->large_count--;
-            ((struct hak_stats *)stats)->large_bytes -= hak_large_usable(record);
+/* Spans that threads keep count as live until they go back: here they are not. By the chunks, for heaps' names may be stale. */
+static void kept_subtract(struct hak_stats *stats) {
+    size_t top = hak_load_acquire(&hak_chunk_top);
+    for (size_t number = 0; number < top; number++) {
+        if (!hak_unit_ready(number)) continue;
+        for (uint64_t used = hak_load_relaxed(&hak_chunk_at(number)->used); used; used &= used - 1) {
+            const struct hak_granule *record = hak_granule_at(number * HAK_CHUNK_GRANULES + hak_word_first(used));
+            if (!hak_large_is_kept((struct hak_granule *)(uintptr_t)record)) continue;
+            size_t bytes = hak_large_usable(record);
+            if (stats->large_count) stats->large_count--;
+            stats->large_bytes -= bytes < stats->large_bytes ? bytes : stats->large_bytes;
         }
     }
 }
@@ -84,7 +87,7 @@ static void fill_memory(struct hak_stats *stats) {
     stats->retouched_bytes = hak_load_relaxed(&hak_purge.retouched_bytes);
     stats->large_count = positive(hak_load_relaxed(&hak_large_live_count));
     stats->large_bytes = positive(hak_load_relaxed(&hak_large_live_bytes));
-    hak_heap_each(kept_sum, stats);
+    kept_subtract(stats);
 }
 
 static void fill_classes(struct hak_stats *stats, const struct hak_census *census) {
