@@ -3,7 +3,7 @@
  * The return address alone finds little: most programs allocate through a wrapper of their own. The height of the
  * stack tells the wrapper's callers apart, for the price of one subtraction.
  * Height = the thread's stack top - the stack pointer at the call. The top is kept in struct hak_heap, set at birth
- * by hak_stack_top(). On a stack that is not the thread's own (signal stacks, fibers) the height is only another
+ * by hak_os_stack_top(). On a stack that is not the thread's own (signal stacks, fibers) the height is only another
  * number: it makes another key, never a wrong access.
  *
  * Owns:      nothing. All inline, no memory is read but the heap's own `stack_top` by the caller.

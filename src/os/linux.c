@@ -89,16 +89,6 @@ int hak_os_unmap(void *address, size_t bytes) {
     return (int)HAK_SYS2(SYS_munmap, address, bytes);
 }
 
-void *hak_os_map_none(size_t bytes) {
-    FAULT(HAK_OS_FRESH, NULL);
-    return map(NULL, bytes, PROT_NONE, MAP_NORESERVE);
-}
-
-int hak_os_protect(void *address, size_t bytes, bool usable) {
-    FAULT(HAK_OS_ADVISE, -ENOMEM);
-    return (int)HAK_SYS3(SYS_mprotect, address, bytes, usable ? PROT_READ | PROT_WRITE : PROT_NONE);
-}
-
 int hak_os_fresh(void *address, size_t bytes) {
     FAULT(HAK_OS_FRESH, -ENOMEM);
     void *result = map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED);

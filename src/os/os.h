@@ -49,10 +49,6 @@ int hak_os_split(void *page);                            /* the huge page that t
 /* Moves pages without copying; both ranges stay mapped, `from` reads as zeros. */
 int hak_os_move(void *from, void *to, size_t bytes);
 
-/* Pages that nothing may touch; usable ones again. */
-void *hak_os_map_none(size_t bytes);
-int hak_os_protect(void *address, size_t bytes, bool usable);
-
 /* --- facts --- */
 size_t hak_os_page_bytes(void);
 size_t hak_os_address_limit(void);    /* RLIMIT_AS in bytes, SIZE_MAX if none */

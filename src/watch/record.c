@@ -3,8 +3,8 @@
  * Owns:      the published struct; the tables of live samples and threads (own mappings, made when sampling first begins).
  * Threads:   any. A live row belongs to who took it from the free rows, then to whom the exchange of its number gives it; its
  *            `sequence` is odd while it is written, for readers in other processes. Sums are relaxed additions.
- * Bounds:    a full table of live samples doubles the rate, for there the program outgrew it; samples lost meanwhile are
- *            counted with their bytes.
+ * Bounds:    tables do not grow. A sample that finds no free row is in the process's totals, in no stack's; lost_live and
+ *            lost_bytes say how many.
  */
 #include "watch/sampler.h"
 
