@@ -36,4 +36,26 @@ HAK_INLINE void hak_owner_add(uint64_t *n, uint64_t amount) {
 #endif
 }
 
+/* The same, and true when it went past the highest: it counts up to there from what somebody had set. `*last` is any pointer
+ * that is ready before: the addition comes after it, and the branch on its carry right behind. */
+HAK_INLINE bool hak_owner_passes(uint64_t *n, uint64_t amount, void **last) {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    bool passes;
+    __asm__("addq %3, %0" : "+m"(*n), "=@ccc"(passes), "+r"(*last) : "er"(amount));
+    return passes;
+#else
+    (void)last;
+    return (*n += amount) < amount;
+#endif
+}
+HAK_INLINE bool hak_owner_passes_u32(uint32_t *n, uint32_t amount) {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    bool passes;
+    __asm__("addl %2, %0" : "+m"(*n), "=@ccc"(passes) : "er"(amount));
+    return passes;
+#else
+    return (*n += amount) < amount;
+#endif
+}
+
 #endif

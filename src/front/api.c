@@ -63,17 +63,16 @@ HAK_EXPORT size_t hak_collect(void) { return hak_start() ? hak_heap_collect(hak_
 
 static uint64_t positive(int64_t n) { return n > 0 ? (uint64_t)n : 0; }
 
-/* Spans that threads keep count as live until they go back: here they are not. By the chunks, for heaps' names may be stale. */
-static void kept_subtract(struct hak_stats *stats) {
+/* By the chunks: the library's own sums are of whole granules, and count what threads keep for their next blocks. */
+static void fill_large(struct hak_stats *stats) {
     size_t top = hak_load_acquire(&hak_chunk_top);
     for (size_t number = 0; number < top; number++) {
         if (!hak_unit_ready(number)) continue;
         for (uint64_t used = hak_load_relaxed(&hak_chunk_at(number)->used); used; used &= used - 1) {
             const struct hak_granule *record = hak_granule_at(number * HAK_CHUNK_GRANULES + hak_word_first(used));
-            if (!hak_large_is_kept((struct hak_granule *)(uintptr_t)record)) continue;
-            size_t bytes = hak_large_usable(record);
-            if (stats->large_count) stats->large_count--;
-            stats->large_bytes -= bytes < stats->large_bytes ? bytes : stats->large_bytes;
+            if (hak_load_relaxed(&record->owner) != HAK_LARGE) continue;
+            stats->large_count++;
+            stats->large_bytes += hak_large_usable(record);
         }
     }
 }
@@ -85,9 +84,7 @@ static void fill_memory(struct hak_stats *stats) {
     stats->free_bytes = positive(hak_load_relaxed(&hak_purge.free_bytes));
     stats->returned_bytes = hak_load_relaxed(&hak_purge.returned_bytes);
     stats->retouched_bytes = hak_load_relaxed(&hak_purge.retouched_bytes);
-    stats->large_count = positive(hak_load_relaxed(&hak_large_live_count));
-    stats->large_bytes = positive(hak_load_relaxed(&hak_large_live_bytes));
-    kept_subtract(stats);
+    fill_large(stats);
 }
 
 static void fill_classes(struct hak_stats *stats, const struct hak_census *census) {

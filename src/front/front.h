@@ -65,12 +65,19 @@ HAK_INLINE size_t hak_front_watched_bytes(const void *block) {
     return bytes ? bytes(block) : 0;
 }
 
+/* Behind the line about misuse: what they know of the block. */
+HAK_INLINE void hak_front_watched_misused(const void *block) {
+    void (*on_misused)(const void *) = HAK_HOOK(watched_misused);
+    if (on_misused) on_misused(block);
+}
+
 /* --- a live block, as free() would find it --- */
 
 struct hak_found {
     struct hak_granule *record; /* NULL: a mapping of its own, memory/outside.h */
     size_t bytes;               /* usable */
     bool large;
+    bool apart; /* of who hangs on heap/hooks.h, in no granule: `bytes` are what was asked for, not a class's */
 };
 
 /* Any pointer but NULL; what is not a live block ends the program, `function` being named. */

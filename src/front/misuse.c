@@ -105,10 +105,11 @@ static struct place place_of(const void *address) {
     return place;
 }
 
-static HAK_COLD __attribute__((noreturn)) void say_and_abort(struct hak_text *text) {
+static HAK_COLD __attribute__((noreturn)) void say_and_abort(struct hak_text *text, const void *block) {
     hak_text_char(text, '\n');
     hak_text_end_line(text);
     hak_os_write(2, text->at, hak_text_held(text));
+    hak_front_watched_misused(block);
     hak_os_abort();
 }
 
@@ -132,25 +133,25 @@ void hak_misuse(const char *function, const void *block) {
         hak_text_format(&text, "double free of %p: this block of %zu bytes is free already", block, place.bytes);
         break;
     }
-    say_and_abort(&text);
+    say_and_abort(&text, block);
 }
 
 void hak_misuse_size(const char *function, const void *block, size_t bytes, size_t stated) {
     char line[256];
     struct hak_text text = HAK_TEXT(line);
     hak_text_format(&text, "hakmem: %s: %p is a block of %zu bytes, but the caller says %zu", function, block, bytes, stated);
-    say_and_abort(&text);
+    say_and_abort(&text, block);
 }
 
 void hak_misuse_align(const char *function, const void *block, size_t align) {
     char line[256];
     struct hak_text text = HAK_TEXT(line);
     hak_text_format(&text, "hakmem: %s: %p is not aligned to %zu, as the caller says", function, block, align);
-    say_and_abort(&text);
+    say_and_abort(&text, block);
 }
 
 struct hak_found hak_find(const char *function, const void *block) {
-    struct hak_found found = { NULL, 0, false };
+    struct hak_found found = { NULL, 0, false, false };
     if (HAK_LIKELY(hak_region_holds(block))) {
         struct hak_granule *record = hak_granule_at(hak_granule_of(block));
         struct hak_heap *owner = hak_load_acquire(&record->owner);
@@ -174,7 +175,9 @@ struct hak_found hak_find(const char *function, const void *block) {
         if (owner == HAK_WATCHED && (found.bytes = hak_front_watched_bytes(block)) != 0) return found;
     } else {
         found.bytes = hak_outside_bytes(block);
-        if (!found.bytes) found.bytes = hak_front_watched_bytes(block);
+        if (found.bytes) return found;
+        found.bytes = hak_front_watched_bytes(block);
+        found.apart = true;
         if (found.bytes) return found;
     }
     hak_misuse(function, block);

@@ -59,6 +59,8 @@ void *hak_front_realloc(const char *function, void *block, size_t bytes, const v
         return NULL;
     }
     if (found.large) return resize_large(found.record, block, found.bytes, bytes, address, stack);
+    if (HAK_UNLIKELY(found.apart) && bytes != found.bytes) /* who uses the old address is to be found */
+        return copy_to_new(block, found.bytes, bytes, address, stack);
     if (bytes <= found.bytes && bytes > found.bytes / 2) return block;
     if (bytes <= HAK_SLAB_BLOCK_BYTES_MAX && bytes <= found.bytes) {
         unsigned exact = hak_class_of(bytes); /* a rare class's block is larger than half may explain */

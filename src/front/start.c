@@ -77,6 +77,7 @@ bool hak_start(void) {
     __atomic_store_n(&hak_front_on_site_free, hak_site_note_free, __ATOMIC_RELAXED);
     uint32_t nobody = 0;
     if (!hak_cas(&started, &nobody, 1)) return true;
+    hak_os_barrier_begin();
     pthread_atfork(NULL, NULL, child_begins); /* may allocate: all is ready */
     pthread_atfork(NULL, hak_learn_forked, NULL);
     return true;
@@ -121,6 +122,7 @@ __attribute__((constructor(101))) static void program_begins(void) {
     hak_learn_start();
     hak_report_on_json = hak_learn_json;
     if (hak_options.record[0] && hak_start()) hak_watch_at_start();
+    if (HAK_OPT(guard) && hak_start()) hak_watch_guards_at_start();
     if (HAK_OPT(background) && hak_start()) {
         background_start();
         pthread_atfork(NULL, NULL, background_start);

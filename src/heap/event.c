@@ -36,7 +36,7 @@ void hak_list_remove(struct hak_heap *heap, struct hak_slab *slab) {
 
 /* `slab` is in no list and all its blocks are free. Mail for it may be under way: it will find no slab, and
  * nobody cuts a new one here before it arrived (slab_make; test/model proves it). */
-static void finish(struct hak_heap *heap, struct hak_slab *slab) {
+void hak_event_finish(struct hak_heap *heap, struct hak_slab *slab) {
     if (HAK_UNLIKELY(!hak_slab_claim(slab))) {
         slab->place = HAK_SLAB_FULL;
         slab->pending = 1;
@@ -59,7 +59,7 @@ void hak_event_pending(struct hak_heap *heap) {
         name = slab->next;
         slab->next = 0;
         slab->pending = 0;
-        finish(heap, slab);
+        hak_event_finish(heap, slab);
     }
 }
 
@@ -75,6 +75,7 @@ static uint32_t word_put_back(struct hak_heap *heap, struct hak_row *row) {
     hak_store_release(word, hak_load_relaxed(word) | bin->word);
     bin->word = 0;
     hak_owner_add(&hak_shelf_of(heap, row->class_index)->handed, -(uint64_t)count);
+    hak_owner_add(&hak_shelf_of(heap, row->class_index)->ahead, -(uint64_t)count);
     return count;
 }
 
@@ -90,6 +91,7 @@ void hak_bin_trim(struct hak_heap *heap, unsigned shelf_index, unsigned keep) {
     hak_store_release(word, hak_load_relaxed(word) | surplus); /* first, as in word_put_back(): fork.c adds the bin's */
     __atomic_store_n(&bin->word, kept, __ATOMIC_RELEASE);
     hak_owner_add(&shelf->handed, -(uint64_t)(count - keep));
+    hak_owner_add(&shelf->ahead, -(uint64_t)(count - keep));
     uint32_t out = hak_row_out(row) - (count - keep);
     hak_row_arm(row, out, row->countdown < out ? row->countdown : out);
 }
@@ -103,7 +105,7 @@ void hak_bin_put_back(struct hak_heap *heap, unsigned shelf_index) {
     shelf->current = NULL;
     hak_row_arm(row, out, out);
     if (out == 0) {
-        finish(heap, slab);
+        hak_event_finish(heap, slab);
     } else if (out < hak_slab_class(slab)->capacity) {
         hak_list_push(heap, slab);
     } else {
@@ -140,7 +142,7 @@ static void event_partial(struct hak_heap *heap, struct hak_slab *slab, struct h
     if (out == 0) {
         hak_row_arm(row, 0, 0);
         hak_list_remove(heap, slab);
-        finish(heap, slab);
+        hak_event_finish(heap, slab);
         return;
     }
     uint32_t eighth = hak_slab_class(slab)->capacity / 8u;

@@ -11,7 +11,7 @@
  *            the child get new heaps meanwhile.
  * Rejected:  atfork handlers that take locks: they deadlock with stdio's (glibc's tst-malloc-fork-deadlock).
  */
-#include "heap/heap.h"
+#include "heap/kept.h"
 
 #include <string.h>
 
@@ -39,6 +39,7 @@ static void heap_blank(struct hak_heap *heap, void *survivor) {
             size_t block = (size_t)(bin->base - row->start) / row->block_bytes;
             hak_store_release(&row->word[block / 64], hak_load_relaxed(&row->word[block / 64]) | bin->word);
             hak_owner_add(&shelf->handed, -(uint64_t)hak_word_count(bin->word));
+            hak_owner_add(&shelf->ahead, -(uint64_t)hak_word_count(bin->word));
             bin->word = 0;
         }
         shelf->current = NULL;
@@ -47,7 +48,7 @@ static void heap_blank(struct hak_heap *heap, void *survivor) {
     heap->pending = 0;
     for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++) { /* clear in the row, or set already if being given back */
         struct hak_middle *middle = &heap->middle[i];
-        for (unsigned count = hak_middle_count(middle); count > 0; middle->state = --count) {
+        for (unsigned count = hak_middle_count(middle); count > 0; middle->state = (uint16_t)--count) {
             char *block = middle->block[count - 1];
             struct hak_row *row = hak_row_of(hak_granule_at(hak_granule_of(block))->words);
             size_t index = (size_t)(block - row->start) / row->block_bytes;
@@ -79,7 +80,7 @@ static void heap_to_list(struct hak_heap *heap, void *survivor) {
     if (heap == survivor || hak_load_relaxed(&heap->epoch) == hak_load_relaxed(&hak_epoch)) return;
     hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch));
     hak_batch_flush(heap);
-    hak_kept_flush(heap);
+    hak_kept_flush_vanished(heap);
     hak_heap_dead_give(heap);
 }
 

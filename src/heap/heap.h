@@ -27,36 +27,50 @@ enum hak_heap_state { HAK_HEAP_LIVE, HAK_HEAP_DEAD, HAK_HEAP_BUSY };
 struct hak_shelf {
     struct hak_row *current; /* of the slab in use */
     hak_slab_name partial;  /* slabs with free blocks, doubly linked; the last relisted is first */
-    uint32_t rare;          /* blocks served by the coarser class so far; HAK_RARE_BLOCKS: the class has earned a slab */
+    int32_t rare;           /* blocks served by the coarser class so far; HAK_RARE_BLOCKS: the class has earned a slab.
+                             * When a thread ends, what it asked for less often itself is rare again (heap/birth.c) */
     uint64_t handed;        /* blocks put into the bin since the heap was born */
+    uint64_t ahead;         /* the same, from what the sampler set: past the highest when a sample is among the blocks */
 };
 
-enum { HAK_RARE_BLOCKS = 32 };
+/* A new heap borrows two blocks of a class; one whose last thread ended without asking for 32 begins so far below. */
+enum { HAK_RARE_BLOCKS = 2, HAK_RARE_AGAIN = 32 };
 
-/* What a heap has once classes are split by lifetime: heap/pool.h. Indexed by class. */
-struct hak_pools {
-    struct hak_bin bin[HAK_SMALL_CLASS_MAX + 1][2]; /* of a split class, whose own bin stays empty; and of its pool */
+/* What a heap has once classes are split by lifetime: heap/pool.h. All that an allocation reads of its class is in one line:
+ * with the sites' bits in a line of their own two waited for each other, half of a split class's price. */
+enum { HAK_POOL_SITE_BITS = 8 };
+struct HAK_ALIGNED(HAK_LINE) hak_pool {
+    struct hak_bin bin[2];                             /* of a split class, whose own bin stays empty; and of its pool */
+    uint64_t sites[(1 << HAK_POOL_SITE_BITS) / 64];    /* the second one's: hak_pool_sites, as this heap last saw them */
+};
+HAK_STATIC(sizeof(struct hak_pool) == HAK_LINE);
+struct hak_pools { /* by class */
+    struct hak_pool of[HAK_SMALL_CLASS_MAX + 1];
     struct hak_shelf shelf[HAK_SMALL_CLASS_MAX + 1];
 };
 
 /* The blocks above 1 KiB of one class that their owner freed last: heap/middle.c. */
 enum { HAK_MIDDLE_CLASSES = HAK_CLASS_COUNT - HAK_SMALL_CLASS_MAX - 1 };
-enum { HAK_MIDDLE_BLOCKS = 6, HAK_MIDDLE_RUN = 16, HAK_MIDDLE_ONE_RUN = 1 << 16 };
+enum { HAK_MIDDLE_BLOCKS = 6, HAK_MIDDLE_RUN = 16, HAK_MIDDLE_ONE_RUN = UINT8_MAX + 1 };
 struct hak_middle {
-    uint32_t state; /* how many there are; from bit 16 on, frees since the last malloc */
-    uint32_t block_bytes;
+    uint16_t state; /* how many there are; from bit 8 on, frees since the last malloc */
+    uint16_t block_bytes;
+    uint32_t ahead;  /* as in hak_shelf */
     uint64_t handed; /* to the program, since the heap was born */
     void *block[HAK_MIDDLE_BLOCKS]; /* NULL from count on */
 };
 HAK_STATIC(sizeof(struct hak_middle) == HAK_LINE && (int)HAK_MIDDLE_BLOCKS < (int)HAK_MIDDLE_ONE_RUN);
+HAK_STATIC((HAK_MIDDLE_RUN + 1) * HAK_MIDDLE_ONE_RUN + HAK_MIDDLE_BLOCKS <= UINT16_MAX && HAK_SLAB_BLOCK_BYTES_MAX <= UINT16_MAX);
 
 /* The spans of large blocks that their thread freed last, by size in granules: heap/kept.c. */
 enum { HAK_KEPT_SIZES = 32, HAK_KEPT_EACH = 4 };
 struct hak_kept {
-    uint64_t bytes, reserved;
-    uint32_t blocks;
+    hak_atomic_u32 busy;   /* 1: the heap's thread is at it */
+    hak_atomic_u32 thief;  /* the fork epoch: a third thread is, or was in the parent; else 0 */
+    hak_atomic_u64 bytes;
+    uint64_t reserved;
     uint8_t count[HAK_KEPT_SIZES];
-    hak_atomic_u32 name[HAK_KEPT_SIZES][HAK_KEPT_EACH]; /* first granules; stale ones may stand from count on */
+    struct hak_granule *record[HAK_KEPT_SIZES][HAK_KEPT_EACH];
 };
 
 /* Blocks of one word of another heap's slab, to be given back in one go. */
@@ -75,33 +89,39 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     int32_t clock_in, clock_step;        /* bytes until chores, a visit being HAK_VISIT_CLOCK; 0: something waits */
     int32_t clock_rest;                  /* what clock_in would be more by, if batches did not wait for the next visit */
     uint32_t batches;                    /* which batches hold something, or more, as bits */
-    uint64_t middle_ms;                  /* when the kept blocks last went back */
+    uint64_t middle_ms;                  /* when the kept blocks last went back; at first: when the clock was first read */
     int64_t free_sum;                    /* its part of hak_purge.free_bytes that is not added yet */
     uint64_t opened_bytes;               /* of slabs, that were handed out for the first time since the heap was made */
     hak_atomic_u32 epoch;                /* the process it was last used in, see hak_epoch */
     uint32_t index;                      /* its name in the list of dead heaps - 1 */
     hak_slab_name pending;               /* slabs whose events met a claim */
     struct hak_watch *watch;             /* watch/sampler.c's, NULL until this heap was sampled */
+    uint32_t follows;                    /* hak_hooks.generation under which the numbers named `ahead` were set */
+    uint64_t large_ahead;                /* bytes of large blocks, from what the sampler set: as ahead in hak_shelf */
     uintptr_t stack_top;                 /* of its thread: hak_os_stack_top(), for heap/key.h */
-    hak_atomic_u64 split;                /* bit c - 1: small class c is split; its bin is empty, pools->bin has its word.
+    hak_atomic_u64 split;                /* bit c - 1: small class c is split; its bin is empty, its pool has its word.
                                           * All are set in hak_heap_none: malloc's slow path asks once for both */
     _Atomic(struct hak_pools *) pools;   /* NULL until a class was split */
+    uint32_t split_seen;                 /* hak_split_version, when it last followed */
     const void *from_address;            /* who asked, when it was not malloc's caller; NULL: look at the stack */
     uintptr_t from_stack;
     struct hak_shelf shelf[HAK_CLASS_COUNT];
     struct hak_counters counters;
-    HAK_ALIGNED(HAK_LINE) struct hak_middle middle[HAK_MIDDLE_CLASSES];
-    struct hak_batch batch[HAK_BATCHES]; /* by a hash of the word */
-    struct hak_kept kept;
-    hak_atomic_u64 kept_ms; /* when they last went back */
     HAK_ALIGNED(HAK_LINE) _Atomic(uintptr_t) mail; /* slabs to which strangers have freed, first | epoch tag */
     hak_atomic_u32 state;                                  /* enum hak_heap_state */
     hak_atomic_u32 next_dead;                              /* index + 1 */
     hak_atomic_u32 unread;                                 /* about how many slabs were posted while it is DEAD */
     /* the owner's, and rarely wanted */
+    uint32_t is_ahead;          /* 1: a sample is among the blocks that were just put into the bin */
     uint32_t is_survivor;       /* 1: its thread forked, and vanished threads' heaps wait for it */
     uint32_t is_short;          /* 1: all that is free is being given back, because memory is short */
     struct hak_heap *left_mail; /* a dead heap that this one's thread posted to, and did not deliver */
+    hak_atomic_u64 kept_ms;     /* when `kept` last went back; 0: never */
+    /* from here on not touched by a thread that has little to do: a page less */
+    uint32_t handed_due[HAK_SMALL_CLASS_MAX + 1]; /* a class stays earned if shelf[].handed is HAK_RARE_AGAIN more at its thread's end */
+    HAK_ALIGNED(HAK_LINE) struct hak_middle middle[HAK_MIDDLE_CLASSES];
+    struct hak_batch batch[HAK_BATCHES]; /* by a hash of the word */
+    struct hak_kept kept;
 };
 
 /* The library's only thread-local variable. */
@@ -129,9 +149,9 @@ HAK_INLINE struct hak_shelf *hak_shelf_of(struct hak_heap *heap, unsigned shelf_
 }
 /* Where the word that was taken for it is. */
 HAK_INLINE struct hak_bin *hak_bin_of(struct hak_heap *heap, unsigned shelf_index) {
-    if (HAK_UNLIKELY(shelf_index >= HAK_CLASS_COUNT)) return &hak_load_acquire(&heap->pools)->bin[hak_class_plain(shelf_index)][1];
+    if (HAK_UNLIKELY(shelf_index >= HAK_CLASS_COUNT)) return &hak_load_acquire(&heap->pools)->of[hak_class_plain(shelf_index)].bin[1];
     if (HAK_LIKELY(!hak_heap_is_split(heap, shelf_index))) return &heap->bin[shelf_index];
-    return &hak_load_acquire(&heap->pools)->bin[shelf_index][0];
+    return &hak_load_acquire(&heap->pools)->of[shelf_index].bin[0];
 }
 /* The shelves it has: all loops over them end here. */
 HAK_INLINE unsigned hak_shelf_end(struct hak_heap *heap) {
@@ -170,8 +190,6 @@ extern void *(*hak_heap_on_shortage)(struct hak_heap *heap, unsigned class_index
 void *hak_visit(size_t bytes, struct hak_heap *heap, unsigned class_index);
 /* The same for any class or pool, split or not. */
 void *hak_visit_any(size_t bytes, struct hak_heap *heap, unsigned shelf_index);
-/* The same without chores and hooks: for who hangs on hak_hooks.visit. */
-void *hak_visit_plain(struct hak_heap *heap, unsigned shelf_index);
 /* Learn's: the class or pool has turned to another slab, new or partly free, and its first block is `block`, for who
  * called from `address` with that stack pointer. */
 enum hak_turn { HAK_TURN_NONE, HAK_TURN_PARTIAL, HAK_TURN_NEW };
@@ -194,7 +212,7 @@ HAK_INLINE struct hak_middle *hak_middle_of(struct hak_heap *heap, unsigned clas
     return middle;
 }
 HAK_INLINE unsigned hak_middle_count(const struct hak_middle *middle) {
-    return __atomic_load_n(&middle->state, __ATOMIC_RELAXED) & (HAK_MIDDLE_ONE_RUN - 1);
+    return (uint8_t)__atomic_load_n(&middle->state, __ATOMIC_RELAXED);
 }
 /* The owner frees a block; misuse of `function`, if no live one starts there. */
 void hak_middle_free(struct hak_heap *heap, const struct hak_granule *record, char *block, const char *function);
@@ -204,36 +222,27 @@ bool hak_middle_has(struct hak_heap *heap, unsigned class_index, const void *blo
 void hak_middle_collect(struct hak_heap *heap, struct hak_slab *slab);
 /* All that is kept goes back to the slabs; of one class. */
 void hak_middle_flush(struct hak_heap *heap);
-void hak_middle_flush_class(struct hak_heap *heap, unsigned class_index);
-void hak_middle_chores(struct hak_heap *heap);
 
-/* The block of a class above 1 KiB that was freed last; NULL: none is kept. Fork: count first, then it is out. */
-HAK_INLINE void *hak_middle_take(struct hak_heap *heap, unsigned class_index) {
-    struct hak_middle *middle = hak_middle_of(heap, class_index);
-    unsigned count = hak_middle_count(middle);
-    if (count == 0) return NULL;
+/* The block of a class above 1 KiB that was freed last, one of `count` (not 0); *is_sample: the sampler wants it. Fork:
+ * count first, then it is out. */
+HAK_INLINE void *hak_middle_take(struct hak_heap *heap, struct hak_middle *middle, unsigned count, bool *is_sample) {
     void **place = &middle->block[count - 1];
-    __atomic_store_n(&middle->state, count - 1, __ATOMIC_RELEASE); /* the run ends */
+    __atomic_store_n(&middle->state, (uint16_t)(count - 1), __ATOMIC_RELEASE); /* the run ends */
     hak_owner_add(&middle->handed, 1);
     heap->free_sum -= middle->block_bytes;
     void *block = *place;
     *place = NULL;
+    *is_sample = hak_owner_passes_u32(&middle->ahead, 1);
     return block;
 }
-
-/* --- large blocks (heap/kept.c) --- */
-
-/* A block of `count` granules at most HAK_KEPT_SIZES, or NULL: none is kept. What it holds is old. */
-void *hak_kept_take(struct hak_heap *heap, size_t count, size_t bytes);
-/* A large block was ended (hak_large_end); false: not kept, and the caller's still. */
-bool hak_kept_give(struct hak_heap *heap, struct hak_granule *record);
-void hak_kept_flush(struct hak_heap *heap);
-/* Any thread: gives back what another heap keeps. */
-void hak_kept_steal(struct hak_heap *heap);
+/* The block that was just taken is kept again: somebody had another for the program. */
+void hak_middle_take_back(struct hak_heap *heap, unsigned class_index, void *block);
 
 /* The countdown of a slab of this heap has ended. */
 void hak_event(struct hak_heap *heap, struct hak_slab *slab);
 void hak_event_pending(struct hak_heap *heap);
+/* Ends a slab that is in no list and all of whose blocks are free: now, or when the third thread that claims it is done. */
+void hak_event_finish(struct hak_heap *heap, struct hak_slab *slab);
 
 /* Gives a class's word back to its slab, and lets the slab go to the list it belongs to. */
 void hak_bin_put_back(struct hak_heap *heap, unsigned shelf_index);

@@ -14,15 +14,20 @@ struct hak_heap;
 struct hak_census;
 
 struct hak_hooks {
-    /* Instead of hak_visit(), when the heap's chores wait; who sets it sees to it that they always do. */
-    void *(*_Atomic visit)(size_t bytes, struct hak_heap *heap, unsigned class_index);
-    /* Instead of hak_middle_chores(): a block above 1 KiB was kept or freed, and the heap's chores wait. */
-    void (*_Atomic kept)(struct hak_heap *heap, unsigned class_index);
+    /* Among the chores of a heap whose `follows` is another number: what it counts to is to be set anew. */
+    hak_atomic_u32 generation;
+    void (*_Atomic follow)(struct hak_heap *heap);
+    /* A visit of the class or pool found `block` and more for its bin, and hak_shelf.ahead went past the highest, which only
+     * who hangs here makes it do. What it gives is malloc's result. */
+    void *(*_Atomic visited)(size_t bytes, struct hak_heap *heap, unsigned shelf_index, void *block);
+    /* The same of a block above 1 KiB that was kept, and hak_middle.ahead. */
+    void *(*_Atomic kept)(size_t bytes, struct hak_heap *heap, unsigned class_index, void *block);
     /* Once per 20 ms of a process that visits, at the most. */
     void (*_Atomic tick)(struct hak_heap *heap, uint64_t now_ms);
-    /* A large block was handed out; is about to be freed, if it is live. */
+    /* hak_heap.large_ahead went past the highest: instead of a large block one of theirs, or NULL; then the block that was
+     * handed out, perhaps outside the window. */
+    void *(*_Atomic large_apart)(struct hak_heap *heap, size_t bytes, size_t align, bool *zeroed);
     void (*_Atomic large_taken)(struct hak_heap *heap, void *block, size_t bytes);
-    void (*_Atomic large_freed)(struct hak_heap *heap, void *block);
     /* It is about to be grown, shrunk or moved; it was, or was not: what is known of it, from one to the other. Between
      * them a block that moved has left its place, where another may be. */
     uint32_t (*_Atomic large_lift)(void *block);
@@ -33,6 +38,8 @@ struct hak_hooks {
     size_t (*_Atomic watched_bytes)(const void *block); /* usable; 0: no live block of theirs starts there */
     /* What they know of any address: false, nothing. */
     bool (*_Atomic watched_place)(const void *address, const char **start, size_t *bytes, bool *is_free);
+    /* A line was written about misuse of this address, and the program is about to end: what else is known. */
+    void (*_Atomic watched_misused)(const void *address);
     void (*_Atomic shortage)(void); /* malloc is about to fail */
     void (*_Atomic census)(struct hak_census *census);
 };

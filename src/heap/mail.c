@@ -110,12 +110,8 @@ static HAK_NOINLINE void batch_begin(struct hak_heap *self, struct hak_batch *ba
     batch->word = word;
     batch->slab = slab;
     batch->room = room - 1;
-    uint32_t before = self->batches;
-    self->batches = before | UINT32_C(1) << (batch - self->batch);
+    self->batches |= UINT32_C(1) << (batch - self->batch);
     batch->mask = bit;
-    if (before) return;
-    self->clock_rest += self->clock_in; /* the next visit flushes it */
-    self->clock_in = 0;
 }
 
 void hak_stranger_free(struct hak_heap *self, const struct hak_granule *record, unsigned block) {

@@ -14,7 +14,6 @@
  */
 #include "heap/heap.h"
 
-#include "heap/hooks.h"
 #include "memory/purge.h"
 
 bool hak_middle_has(struct hak_heap *heap, unsigned class_index, const void *block) {
@@ -49,7 +48,7 @@ static void row_free(struct hak_heap *heap, struct hak_row *row, unsigned index)
 static void flush_class(struct hak_heap *heap, struct hak_middle *middle) {
     for (unsigned count; (count = hak_middle_count(middle)) > 0;) {
         char *block = middle->block[--count];
-        __atomic_store_n(&middle->state, middle->state - 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&middle->state, (uint16_t)(middle->state - 1), __ATOMIC_RELEASE);
         middle->block[count] = NULL;
         hak_free_note_in(&heap->free_sum, -(int64_t)middle->block_bytes);
         const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
@@ -58,35 +57,33 @@ static void flush_class(struct hak_heap *heap, struct hak_middle *middle) {
     }
 }
 
-void hak_middle_flush_class(struct hak_heap *heap, unsigned class_index) {
-    flush_class(heap, hak_middle_of(heap, class_index));
-}
-
 void hak_middle_flush(struct hak_heap *heap) {
     for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++) flush_class(heap, &heap->middle[i]);
 }
 
+void hak_middle_take_back(struct hak_heap *heap, unsigned class_index, void *block) {
+    struct hak_middle *middle = hak_middle_of(heap, class_index);
+    unsigned count = hak_middle_count(middle);
+    middle->block[count] = block;
+    __atomic_store_n(&middle->state, (uint16_t)(count + 1), __ATOMIC_RELEASE);
+    hak_owner_add(&middle->handed, -UINT64_C(1));
+    heap->free_sum += middle->block_bytes;
+}
+
 /* Every so many bytes of frees, as if it were a visit. */
-void hak_middle_chores(struct hak_heap *heap) {
+static HAK_NOINLINE void chores(struct hak_heap *heap) {
     hak_free_flush(&heap->free_sum);
     if (hak_purge_over(0)) hak_middle_flush(heap);
     hak_visit_chores_due(heap);
 }
 
-static HAK_NOINLINE void chores(struct hak_heap *heap, unsigned class_index) {
-    void (*on_kept)(struct hak_heap *, unsigned) = HAK_HOOK(kept);
-    if (HAK_UNLIKELY(on_kept != NULL)) on_kept(heap, class_index);
-    else hak_middle_chores(heap);
-}
-
 static HAK_NOINLINE void free_to_row(struct hak_heap *heap, struct hak_row *row, unsigned index) {
     uint32_t bytes = row->block_bytes; /* before: the slab may end */
-    unsigned class_index = row->class_index;
-    struct hak_middle *middle = hak_middle_of(heap, class_index);
+    struct hak_middle *middle = hak_middle_of(heap, row->class_index);
     row_free(heap, row, index);
-    if (middle->state < HAK_MIDDLE_RUN * HAK_MIDDLE_ONE_RUN) middle->state += HAK_MIDDLE_ONE_RUN;
+    if (middle->state < HAK_MIDDLE_RUN * HAK_MIDDLE_ONE_RUN) middle->state = (uint16_t)(middle->state + HAK_MIDDLE_ONE_RUN);
     else flush_class(heap, middle); /* nobody takes any: what is kept would keep its slabs from ending */
-    if ((heap->clock_in -= (int32_t)bytes) <= 0) chores(heap, class_index);
+    if ((heap->clock_in -= (int32_t)bytes) <= 0) chores(heap);
 }
 
 /* Few values at a time, or it saves six registers: what can be settled is settled at once, by branches never taken. */
@@ -107,9 +104,9 @@ void hak_middle_free(struct hak_heap *heap, const struct hak_granule *record, ch
         free_to_row(heap, row, (unsigned)index);
         return;
     }
-    middle->block_bytes = bytes;
+    middle->block_bytes = (uint16_t)bytes;
     middle->block[count] = block;
-    __atomic_store_n(&middle->state, state + HAK_MIDDLE_ONE_RUN + 1, __ATOMIC_RELEASE); /* a forked child finds a block for each */
+    __atomic_store_n(&middle->state, (uint16_t)(state + HAK_MIDDLE_ONE_RUN + 1), __ATOMIC_RELEASE); /* a forked child finds a block for each */
     heap->free_sum += bytes;
-    if (HAK_UNLIKELY((heap->clock_in -= (int32_t)bytes) <= 0)) chores(heap, row->class_index);
+    if (HAK_UNLIKELY((heap->clock_in -= (int32_t)bytes) <= 0)) chores(heap);
 }

@@ -10,6 +10,7 @@
 
 hak_atomic_u64 hak_split_classes;
 hak_atomic_u32 hak_pool_granules;
+hak_atomic_u32 hak_split_version;
 HAK_ALIGNED(HAK_LINE) hak_atomic_u64 hak_pool_sites[HAK_SMALL_CLASS_MAX + 1][(1 << HAK_POOL_SITE_BITS) / 64];
 
 enum { STRIDE = (sizeof(struct hak_pools) + HAK_LINE - 1) & -HAK_LINE, PER_GRANULE = HAK_GRANULE_BYTES / STRIDE };
@@ -38,18 +39,32 @@ static void word_move(struct hak_bin *from, struct hak_bin *to) {
     __atomic_store_n(&to->word, word, __ATOMIC_RELEASE);
 }
 
-void hak_pool_resplit(struct hak_heap *heap) {
+static void sites_copy(struct hak_pools *pools, uint64_t classes) {
+    for (; classes; classes &= classes - 1) {
+        unsigned c = hak_word_first(classes) + 1;
+        for (unsigned i = 0; i < sizeof pools->of[c].sites / 8; i++) pools->of[c].sites[i] = hak_load_relaxed(&hak_pool_sites[c][i]);
+    }
+}
+
+/* A small heap leaves nothing worth a pool behind: of 1,000 threads with a batch each, every one paid for its own (storm: a quarter more CPU time). */
+enum { FOLLOWS_BYTES = 8 << 20 };
+
+void hak_pool_follow(struct hak_heap *heap) {
+    if (!hak_load_relaxed(&heap->pools) && heap->opened_bytes < FOLLOWS_BYTES) return;
+    heap->split_seen = hak_load_acquire(&hak_split_version); /* first: what is told meanwhile is seen the next time */
     uint64_t wanted = hak_load_acquire(&hak_split_classes), was = hak_load_relaxed(&heap->split);
     struct hak_pools *pools = hak_load_relaxed(&heap->pools);
+    if ((wanted | was) == 0) return;
     if (!pools) {
         pools = pools_new();
         if (!pools) return; /* memory is short: not now */
         hak_store_release(&heap->pools, pools);
     }
+    sites_copy(pools, wanted);
     for (uint64_t changed = wanted ^ was; changed; changed &= changed - 1) {
         unsigned c = hak_word_first(changed) + 1;
-        if (wanted >> (c - 1) & 1) word_move(&heap->bin[c], &pools->bin[c][0]);
-        else word_move(&pools->bin[c][0], &heap->bin[c]);
+        if (wanted >> (c - 1) & 1) word_move(&heap->bin[c], &pools->of[c].bin[0]);
+        else word_move(&pools->of[c].bin[0], &heap->bin[c]);
     }
     hak_store_release(&heap->split, wanted);
     for (uint64_t joined = was & ~wanted; joined; joined &= joined - 1) {
@@ -58,22 +73,12 @@ void hak_pool_resplit(struct hak_heap *heap) {
     }
 }
 
-static HAK_NOINLINE void *pool_visit(size_t bytes, struct hak_heap *heap, unsigned shelf_index, const void *address, uintptr_t stack) {
+HAK_NOINLINE void *hak_pool_visit(size_t bytes, struct hak_heap *heap, struct hak_bin *bin, const void *address, uintptr_t stack) {
+    size_t place = (size_t)((char *)bin - (char *)hak_load_relaxed(&heap->pools));
+    unsigned class_index = (unsigned)(place / sizeof(struct hak_pool)), is_long = place / sizeof *bin % 2;
     heap->from_address = address;
     heap->from_stack = stack;
-    void *block = hak_visit_any(bytes, heap, shelf_index);
+    void *block = hak_visit_any(bytes, heap, is_long ? hak_pool_of(class_index) : class_index);
     heap->from_address = NULL;
     return block;
-}
-
-void *hak_pool_malloc(size_t bytes, struct hak_heap *heap, size_t class_index, const void *address, uintptr_t stack) {
-    uint64_t hash = hak_pool_hash(address, heap->stack_top - stack);
-    struct hak_pools *pools = hak_load_relaxed(&heap->pools);
-    uint64_t is_long = hak_load_relaxed(&hak_pool_sites[class_index][hash / 64]) >> hash % 64 & 1;
-    struct hak_bin *bin = &pools->bin[class_index][is_long];
-    uint64_t word = bin->word;
-    if (HAK_UNLIKELY(word == 0))
-        return pool_visit(bytes, heap, (unsigned)(is_long ? hak_pool_of((unsigned)class_index) : class_index), address, stack);
-    bin->word = word & (word - 1);
-    return bin->base + (size_t)__builtin_ctzll(word) * (class_index * 16);
 }

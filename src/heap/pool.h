@@ -18,9 +18,12 @@
 /* Bit c - 1: small class c is to be split. */
 extern hak_atomic_u64 hak_split_classes;
 
-/* For each class which sites are long-lived: a bit for each hash, one cache line. Two sites of one hash share a pool. */
-enum { HAK_POOL_SITE_BITS = 9 };
+/* For each class which sites are long-lived: a bit for each hash. Two sites of one hash share a pool. */
 extern hak_atomic_u64 hak_pool_sites[HAK_SMALL_CLASS_MAX + 1][(1 << HAK_POOL_SITE_BITS) / 64];
+
+/* Counts the changes of both; raised after them, by hak_pools_tell(). */
+extern hak_atomic_u32 hak_split_version;
+HAK_INLINE void hak_pools_tell(void) { hak_add(&hak_split_version, 1); }
 
 /* Of a call's address and its height on the stack (heap/key.h); quick rather than good. */
 HAK_INLINE uint64_t hak_pool_hash(const void *address, uintptr_t height_bytes) {
@@ -28,13 +31,28 @@ HAK_INLINE uint64_t hak_pool_hash(const void *address, uintptr_t height_bytes) {
            (64 - HAK_POOL_SITE_BITS);
 }
 
-/* A block of a split class, for who called from `address` with that stack pointer. */
-void *hak_pool_malloc(size_t bytes, struct hak_heap *heap, size_t class_index, const void *address, uintptr_t stack);
+/* The pool of a split class; `rounded` is 16 * the class. */
+HAK_INLINE struct hak_pool *hak_pool_at(struct hak_heap *heap, size_t rounded) {
+    return (struct hak_pool *)(void *)((char *)hak_load_relaxed(&heap->pools) + rounded * (HAK_LINE / 16));
+}
+
+/* Is who called from `address` with that stack pointer long-lived? To be branched on: a processor that guesses it has the
+ * block without waiting for the hash and two loads, 3 ns where memory is slow already (three peaks). */
+HAK_INLINE bool hak_pool_is_long(const struct hak_heap *heap, const struct hak_pool *pool, const void *address, uintptr_t stack) {
+    uint64_t hash = hak_pool_hash(address, heap->stack_top - stack);
+    return pool->sites[hash / 64] >> hash % 64 & 1;
+}
+
+/* The bin is empty: its next word. */
+void *hak_pool_visit(size_t bytes, struct hak_heap *heap, struct hak_bin *bin, const void *address, uintptr_t stack);
 
 /* Granules that pools lie in. */
 extern hak_atomic_u32 hak_pool_granules;
 
-/* The heap splits and joins classes as hak_split_classes says now. */
-void hak_pool_resplit(struct hak_heap *heap);
+/* The heap splits and joins classes, and knows their sites, as is told now. */
+void hak_pool_follow(struct hak_heap *heap);
+HAK_INLINE void hak_pool_look(struct hak_heap *heap) {
+    if (HAK_UNLIKELY(heap->split_seen != hak_load_relaxed(&hak_split_version))) hak_pool_follow(heap);
+}
 
 #endif

@@ -7,7 +7,7 @@
  *            other heaps are reached through the chunks and claimed; nothing of them is changed but pages.
  * Measured:  a step looks at 64 chunks per 100 ms at most: about 1% of one core in the largest heaps.
  */
-#include "heap/heap.h"
+#include "heap/kept.h"
 
 #include "heap/hooks.h"
 #include "memory/purge.h"
@@ -71,7 +71,10 @@ static HAK_NOINLINE void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
     heap->tick = ticks + TICKS;
     hak_mail_left(heap);
     uint64_t now = hak_os_clock_ms(), last = hak_load_relaxed(&last_ms);
-    if (now - heap->middle_ms >= HAK_OPT(purge_delay_ms)) {
+    if (HAK_UNLIKELY(heap->middle_ms == 0)) { /* a short thread does not touch what it keeps nothing in */
+        heap->middle_ms = now;
+        hak_store_relaxed(&heap->kept_ms, now);
+    } else if (now - heap->middle_ms >= HAK_OPT(purge_delay_ms)) {
         heap->middle_ms = now;
         hak_store_relaxed(&heap->kept_ms, now);
         hak_kept_flush(heap);

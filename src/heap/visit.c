@@ -2,7 +2,7 @@
  *
  *   hak_visit
  *     chores            mail, pending events, the clock; in a child the first steps
- *     rare class        one block of the next coarser class, until 32 were asked for
+ *     rare class        one block of the next coarser class, until two were asked for
  *     current slab      its next word; then what strangers gave back to it; else it is full
  *     partial slabs     of this class in this heap
  *     a dead heap's     partial slab of this class
@@ -25,14 +25,24 @@ char hak_watched_mark[HAK_LINE] HAK_ALIGNED(HAK_LINE);
 
 /* The bits that were just taken go into the bin, but for the first block, which is the result. */
 HAK_INLINE void *into_bin(struct hak_shelf *shelf, struct hak_bin *bin, struct hak_row *row, unsigned index, uint64_t word,
-                          uint32_t count) {
+                          uint32_t count, bool *is_ahead) {
     size_t bytes = row->block_bytes;
     char *base = row->start + (size_t)index * 64 * bytes;
     hak_owner_add(&shelf->handed, count);
     bin->base = base;
     /* release: base before word, so that a forked child finds a pair that fits */
     __atomic_store_n(&bin->word, word & (word - 1), __ATOMIC_RELEASE);
-    return base + hak_word_first(word) * bytes;
+    void *block = base + hak_word_first(word) * bytes;
+    *is_ahead = hak_owner_passes(&shelf->ahead, count, &block);
+    return block;
+}
+
+/* Where who visits sees to it that a sample is taken: malloc's caller is his. */
+static void *into_bin_noted(struct hak_heap *heap, struct hak_row *row, unsigned index, uint64_t word, uint32_t count) {
+    bool is_ahead;
+    void *block = into_bin(hak_shelf_of(heap, row->class_index), hak_bin_of(heap, row->class_index), row, index, word, count, &is_ahead);
+    if (HAK_UNLIKELY(is_ahead)) heap->is_ahead = 1;
+    return block;
 }
 
 static void *take_claimed(struct hak_heap *heap, struct hak_row *row) {
@@ -40,10 +50,10 @@ static void *take_claimed(struct hak_heap *heap, struct hak_row *row) {
     uint64_t opened = heap->opened_bytes;
     uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, &heap->opened_bytes);
     if (heap->opened_bytes != opened) hak_heap_chores_call(heap); /* it grows: is there mail? */
-    unsigned index = row->slab->cursor, shelf_index = row->class_index;
+    unsigned index = row->slab->cursor;
     hak_slab_unclaim(row->slab);
     if (HAK_UNLIKELY(word == 0)) return NULL;
-    return into_bin(hak_shelf_of(heap, shelf_index), hak_bin_of(heap, shelf_index), row, index, word, count);
+    return into_bin_noted(heap, row, index, word, count);
 }
 
 /* The next word of a slab; NULL when it has none now, *claimed when a third thread is at it. */
@@ -80,7 +90,8 @@ static void *take_from_strangers(struct hak_heap *heap, unsigned index) {
     shelf->current = NULL;
     if (claimed) {
         HAK_COUNT(&heap->counters, visit_claimed, 1);
-        hak_list_push(heap, row->slab);
+        if (hak_row_out(row)) hak_list_push(heap, row->slab);
+        else hak_event_finish(heap, row->slab); /* nothing of it is out: no event would come to end it */
     } else {
         become_full(row);
     }
@@ -138,7 +149,10 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
     struct hak_slab *slab = hak_slab_cut(heap, index);
     if (!slab) return NULL;
     HAK_COUNT(&heap->counters, visit_new_slab, 1);
-    hak_shelf_of(heap, index)->current = hak_slab_row(slab);
+    struct hak_shelf *shelf = hak_shelf_of(heap, index);
+    shelf->current = hak_slab_row(slab);
+    /* its pages are resident, and the class has filled a slab before: no first touch to save up */
+    if (slab->returned == 0 && shelf->handed > hak_slab_class(slab)->capacity) slab->frontier = UINT16_MAX;
     bool claimed;
     void *block;
     do block = take(heap, hak_slab_row(slab), &claimed);
@@ -147,14 +161,14 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
 }
 
 /* The class is rare in this heap so far: a block of the coarser one, or at last a slab of its own. */
-static HAK_NOINLINE void *visit_rare(struct hak_heap *heap, unsigned index) {
+static HAK_NOINLINE void *visit_rare(size_t bytes, struct hak_heap *heap, unsigned index) {
     struct hak_shelf *shelf = hak_shelf_of(heap, index);
     unsigned coarse = hak_classes[index].coarse;
     shelf->rare = coarse == index ? HAK_RARE_BLOCKS : shelf->rare + 1;
     if (coarse != index) HAK_COUNT(&heap->counters, visit_coarse, 1);
     struct hak_bin *bin = hak_bin_of(heap, coarse);
     uint64_t word = bin->word;
-    if (word == 0) return hak_visit_any(hak_classes[index].block_bytes, heap, coarse);
+    if (word == 0) return hak_visit_any(bytes, heap, coarse);
     bin->word = word & (word - 1);
     return bin->base + hak_word_first(word) * (size_t)hak_classes[coarse].block_bytes;
 }
@@ -183,10 +197,17 @@ static void *take_further(struct hak_heap *heap, unsigned index, enum hak_turn *
     return hak_heap_on_shortage(heap, index);
 }
 
+/* A sample is among the blocks that a visit found. Whoever made `ahead` pass its highest is there for ever. */
+static HAK_NOINLINE void *visited(size_t bytes, struct hak_heap *heap, size_t index, void *block) {
+    heap->is_ahead = 0;
+    return block ? HAK_HOOK(visited)(bytes, heap, (unsigned)index, block) : NULL;
+}
+
 /* The current slab has no word left, or there is none. On the way here from malloc there are tail calls only, in a release
  * build: who called malloc is our caller. Where that is not so, it is another number. */
-static HAK_NOINLINE void *visit_further(struct hak_heap *heap, unsigned index) {
-    if (hak_shelf_of(heap, index)->rare < HAK_RARE_BLOCKS) return visit_rare(heap, index); /* it has no slab */
+static HAK_NOINLINE void *visit_further(size_t bytes, struct hak_heap *heap, size_t shelf_index) {
+    unsigned index = (unsigned)shelf_index;
+    if (hak_shelf_of(heap, index)->rare < HAK_RARE_BLOCKS) return visit_rare(bytes, heap, index); /* it has no slab */
     enum hak_turn turn = HAK_TURN_NONE;
     void *block = take_further(heap, index, &turn);
     hak_heap_slab_function *told = __atomic_load_n(&hak_heap_on_slab, __ATOMIC_RELAXED);
@@ -196,6 +217,7 @@ static HAK_NOINLINE void *visit_further(struct hak_heap *heap, unsigned index) {
              is_named ? heap->from_address : __builtin_return_address(0),
              is_named ? heap->from_stack : (uintptr_t)__builtin_dwarf_cfa());
     }
+    if (HAK_UNLIKELY(heap->is_ahead)) return visited(bytes, heap, index, block);
     return block;
 }
 
@@ -203,7 +225,6 @@ void hak_visit_chores_due(struct hak_heap *heap) {
     hak_fork_check(heap);
     heap->clock_in += heap->clock_rest;
     heap->clock_rest = 0;
-    if (heap->batches) hak_batch_flush(heap);
     if (heap->clock_in <= 0) hak_visit_chores(heap);
 }
 
@@ -212,58 +233,109 @@ void hak_visit_chores(struct hak_heap *heap) {
     if (heap->batches) hak_batch_flush(heap);
     if (hak_load_relaxed(&heap->mail)) hak_mail_take(heap);
     if (heap->pending) hak_event_pending(heap);
-    if (HAK_UNLIKELY(hak_load_relaxed(&heap->split) != hak_load_relaxed(&hak_split_classes))) hak_pool_resplit(heap);
+    hak_pool_look(heap);
+    if (HAK_UNLIKELY(hak_load_acquire(&hak_hooks.generation) != heap->follows)) HAK_HOOK(follow)(heap);
     hak_sweep_clock(heap);
 }
 
-/* The slab in use is claimed and has turned to its next word, but a whole window is not to be had there. */
-static HAK_NOINLINE void *visit_sparse(struct hak_heap *heap, struct hak_row *row) {
+/* The slab in use, still claimed, would open a page, and a partly free one need not: they change places. */
+static void *take_instead(struct hak_heap *heap, struct hak_row *old) {
+    enum { LOOK = 2 };
+    unsigned index = old->class_index, tries = 0;
+    struct hak_shelf *shelf = hak_shelf_of(heap, index);
+    uint32_t out = hak_row_out(old), count;
+    if (out == 0) return NULL; /* it would have to end */
+    for (struct hak_slab *slab = hak_slab_named(shelf->partial); slab && tries < LOOK; slab = hak_slab_named(slab->next), tries++) {
+        struct hak_row *row = hak_slab_row(slab);
+        if (!hak_slab_claim(slab)) continue;
+        hak_slab_turn_claimed(slab, row);
+        uint64_t word = hak_slab_take_claimed(slab, row, &count, &heap->free_sum, NULL);
+        unsigned at = slab->cursor;
+        hak_slab_unclaim(slab);
+        if (word == 0) continue;
+        hak_slab_unclaim(old->slab);
+        hak_list_remove(heap, slab);
+        hak_row_arm(old, out, out);
+        hak_list_push(heap, old->slab);
+        slab->place = HAK_SLAB_CURRENT;
+        shelf->current = row;
+        HAK_COUNT(&heap->counters, visit_partial, 1);
+        return into_bin_noted(heap, row, at, word, count);
+    }
+    return NULL;
+}
+
+/* Blocks above 1 KiB: slabs of few of them, of which two are soon in use. */
+static HAK_NOINLINE void *visit_thin(size_t bytes, struct hak_heap *heap, struct hak_row *row) {
     unsigned index = row->class_index;
-    void *block = take_claimed(heap, row);
-    if (HAK_UNLIKELY(block == NULL)) return visit_further(heap, index);
-    HAK_COUNT(&heap->counters, visit_next_word, 1);
+    uint32_t count;
+    void *block;
+    uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, NULL);
+    unsigned at = row->slab->cursor;
+    if (word != 0) {
+        hak_slab_unclaim(row->slab);
+        HAK_COUNT(&heap->counters, visit_next_word, 1);
+        block = into_bin_noted(heap, row, at, word, count);
+    } else if ((block = take_instead(heap, row)) == NULL) {
+        block = take_claimed(heap, row);
+        if (HAK_UNLIKELY(block == NULL)) return visit_further(bytes, heap, index);
+        HAK_COUNT(&heap->counters, visit_next_word, 1);
+    }
+    if (HAK_UNLIKELY(heap->is_ahead)) return visited(bytes, heap, index, block);
     return block;
 }
 
-HAK_INLINE void *visit(struct hak_heap *heap, unsigned index, struct hak_shelf *shelf, struct hak_bin *bin) {
+/* The slab in use is claimed and has turned to its next word, but a whole window is not to be had there. */
+static HAK_NOINLINE void *visit_sparse(size_t bytes, struct hak_heap *heap, struct hak_row *row) {
+    unsigned index = row->class_index;
+    if (hak_class_is_middle(index) && hak_shelf_of(heap, index)->partial) return visit_thin(bytes, heap, row);
+    void *block = take_claimed(heap, row);
+    if (HAK_UNLIKELY(block == NULL)) return visit_further(bytes, heap, index);
+    HAK_COUNT(&heap->counters, visit_next_word, 1);
+    if (HAK_UNLIKELY(heap->is_ahead)) return visited(bytes, heap, index, block);
+    return block;
+}
+
+HAK_INLINE void *visit(size_t bytes, struct hak_heap *heap, size_t index, struct hak_shelf *shelf, struct hak_bin *bin) {
     struct hak_row *row = shelf->current;
-    if (HAK_UNLIKELY(row == NULL || !hak_slab_claim(row->slab))) return visit_further(heap, index);
+    if (HAK_UNLIKELY(row == NULL || !hak_slab_claim(row->slab))) return visit_further(bytes, heap, index);
     struct hak_slab *slab = row->slab;
     uint32_t count;
     hak_slab_turn_claimed(slab, row);
     uint64_t word = hak_slab_take_plain_claimed(slab, row, &count);
-    if (word == 0) return visit_sparse(heap, row);
+    if (word == 0) return visit_sparse(bytes, heap, row);
     unsigned at = slab->cursor;
     hak_slab_unclaim(slab);
     HAK_COUNT(&heap->counters, visit_next_word, 1);
-    return into_bin(shelf, bin, row, at, word, count);
+    bool is_ahead;
+    void *block = into_bin(shelf, bin, row, at, word, count, &is_ahead);
+    return HAK_LIKELY(!is_ahead) ? block : visited(bytes, heap, index, block);
 }
 
 /* Any class or pool. Its bin may have blocks: after chores that split the class, or joined it again. */
-HAK_NOINLINE void *hak_visit_plain(struct hak_heap *heap, unsigned index) {
+static HAK_NOINLINE void *visit_plain(size_t bytes, struct hak_heap *heap, unsigned index) {
     struct hak_bin *bin = hak_bin_of(heap, index);
     uint64_t word = bin->word;
-    if (HAK_LIKELY(word == 0)) return visit(heap, index, hak_shelf_of(heap, index), bin);
+    if (HAK_LIKELY(word == 0)) return visit(bytes, heap, index, hak_shelf_of(heap, index), bin);
     bin->word = word & (word - 1);
     return bin->base + hak_word_first(word) * (size_t)hak_classes[index].block_bytes;
 }
 
 static HAK_NOINLINE void *visit_due(size_t bytes, struct hak_heap *heap, unsigned index) {
-    void *(*on_visit)(size_t, struct hak_heap *, unsigned) = HAK_HOOK(visit);
-    if (HAK_UNLIKELY(on_visit != NULL)) return on_visit(bytes, heap, index);
     hak_visit_chores_due(heap);
-    return hak_visit_plain(heap, index);
+    return visit_plain(bytes, heap, index);
 }
 
 void *hak_visit_any(size_t bytes, struct hak_heap *heap, unsigned index) {
     HAK_ASSERT(index > 0 && index < HAK_SHELF_COUNT);
     if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) return visit_due(bytes, heap, index);
-    return hak_visit_plain(heap, index);
+    return visit_plain(bytes, heap, index);
 }
 
 /* Its usual way calls nothing, so that it needs no stack: all else is a tail call. The class is not split. */
 void *hak_visit(size_t bytes, struct hak_heap *heap, unsigned class_index) {
     HAK_ASSERT(class_index > 0 && class_index < HAK_CLASS_COUNT && !heap->bin[class_index].word);
     if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) return visit_due(bytes, heap, class_index);
-    return visit(heap, class_index, &heap->shelf[class_index], &heap->bin[class_index]);
+    size_t index = class_index;
+    return visit(bytes, heap, index, &heap->shelf[index], &heap->bin[index]);
 }

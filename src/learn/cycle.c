@@ -11,6 +11,7 @@ enum {
     TRIAL_MS = 600 * 1000,         /* or two phases of the load */
     TRIAL_DUELS = 16, TRIAL_TWINS = 4, TWIN_EACH = 4, /* every fourth duel is the champion against itself */
     LOOKS_LEARNT = 20,             /* of FROZEN, before a change can be told */
+    SITES_BYTES = 64 << 20,        /* of growth, before its sites are judged */
     LIVE_BYTES = 8 << 20,          /* a program that holds next to nothing for a moment has not grown */
 };
 
@@ -380,6 +381,19 @@ void hak_cycle_wake(struct hak_cycle *cycle, enum hak_reason reason, int64_t one
         return;
     }
     learn(cycle, reason, one, two, now_ms);
+}
+
+bool hak_cycle_sites(struct hak_cycle *cycle, uint64_t unseen, uint64_t all, uint64_t now_ms) {
+    struct hak_watched *w = &cycle->watched;
+    if (cycle->stage != HAK_STAGE_FROZEN || w->looks <= LOOKS_LEARNT) return false;
+    w->unseen_bytes += unseen;
+    w->sites_bytes += all;
+    if (w->sites_bytes < SITES_BYTES) return true;
+    unseen = w->unseen_bytes, all = w->sites_bytes;
+    w->unseen_bytes = w->sites_bytes = 0;
+    if (unseen > all / 4)
+        hak_cycle_wake(cycle, HAK_REASON_new_sites, (int64_t)(unseen * 1000 / all), (int64_t)(all >> 10), now_ms);
+    return w->looks > LOOKS_LEARNT; /* woken too soon: they are usual from now on */
 }
 
 void hak_cycle_limit(struct hak_cycle *cycle, uint64_t bytes, uint64_t now_ms) {

@@ -59,6 +59,7 @@ struct hak_watched {
     struct hak_mean faults, visits;         /* ln(1 + per second), while they are being learnt */
     double sum[4];                          /* CUSUM: faults up, down, visits up, down */
     uint64_t returned_bytes, retouched_bytes;
+    uint64_t unseen_bytes, sites_bytes;     /* of growth: from sites that were not known, from all */
     uint32_t returns_bad, memory_bad;
     double memory_each_live;                /* of the first looks */
     uint64_t threads;
@@ -105,6 +106,10 @@ void hak_cycle_bar(struct hak_cycle *cycle, uint32_t barred, uint64_t now_ms);
 
 /* FROZEN ends (if it was long enough and the policy lets it), for a reason that windows do not show. */
 void hak_cycle_wake(struct hak_cycle *cycle, enum hak_reason reason, int64_t one, int64_t two, uint64_t now_ms);
+
+/* Growth took so many bytes since the last call, `unseen` of them for call sites that were not known. False: what is usual
+ * is still being learnt, and every site that was seen until now belongs to it. */
+bool hak_cycle_sites(struct hak_cycle *cycle, uint64_t unseen, uint64_t all, uint64_t now_ms);
 
 /* Another limit of memory was seen; the first call only notes it. */
 void hak_cycle_limit(struct hak_cycle *cycle, uint64_t bytes, uint64_t now_ms);

@@ -11,11 +11,13 @@
 #include "heap/heap.h"
 #include "learn/big_sites.h"
 #include "learn/cycle.h"
+#include "learn/lifetime.h"
 #include "learn/policy.h"
 #include "learn/policy_text.h"
 #include "learn/shown.h"
 #include "learn/strategy.h"
 #include "memory/large.h"
+#include "memory/purge.h"
 #include "rules/options.h"
 
 #include <errno.h>
@@ -37,7 +39,8 @@ static struct {
     hak_atomic_u64 fork_ms;
     hak_atomic_u32 epoch;     /* of the process that wrote all this; 0: nobody yet */
     hak_atomic_u32 chosen;    /* the strategy frozen last: what a child keeps */
-    hak_atomic_u64 unseen, sites_all;
+    hak_atomic_u64 unseen, sites_all; /* bytes that growth took from sites above sites_known, and in all */
+    hak_atomic_u32 sites_known;
     /* under the lock: */
     uint32_t applied, pid;
     bool is_begun, is_paused, is_open;
@@ -124,6 +127,7 @@ static void pins_look(uint64_t now) {
     uint32_t barred = 0;
     if (hak_option_pins() == learn.pins) return;
     learn.pins = hak_option_pins();
+    if (!hak_spare_is_ours()) hak_store_relaxed(&hak_purge.halvings, 0);
     for (unsigned i = 1; i < HAK_STRATEGY_COUNT; i++) barred |= (uint32_t)!hak_strategy_plays(i) << i;
     hak_cycle_bar(&learn.cycle, barred, now);
     if (learn.cycle.stage != HAK_STAGE_FROZEN) next_begins(now);
@@ -146,6 +150,15 @@ static uint64_t live_count(void) {
     return live;
 }
 
+/* While FROZEN still learns what is usual, every site that was seen is usual. */
+static void sites_look(uint64_t now) {
+    uint64_t all = hak_exchange(&learn.sites_all, 0), unseen = hak_exchange(&learn.unseen, 0);
+    struct hak_lifetime_stats stats;
+    if (hak_cycle_sites(&learn.cycle, unseen, all, now)) return;
+    hak_lifetime_stats_get(&stats);
+    hak_store_relaxed(&learn.sites_known, stats.site_count);
+}
+
 /* FROZEN: a look per second at sums that exist anyway. */
 static void frozen_look(uint64_t now) {
     struct hak_sums sums;
@@ -160,9 +173,7 @@ static void frozen_look(uint64_t now) {
     hak_measure_between(&learn.last, &learn.opened, &sums, 0);
     learn.opened = sums;
     hak_cycle_window(&learn.cycle, &learn.last, live, now);
-    uint64_t all = hak_exchange(&learn.sites_all, 0), unseen = hak_exchange(&learn.unseen, 0);
-    if (all > 1 << 20 && unseen > all / 4)
-        hak_cycle_wake(&learn.cycle, HAK_REASON_new_sites, (int64_t)(1000 * unseen / all), (int64_t)(all >> 10), now);
+    sites_look(now);
     if (learn.cycle.stage != HAK_STAGE_FROZEN) next_begins(now);
     shown_write(now);
 }
@@ -286,6 +297,7 @@ static void policy_believe(const struct hak_policy *policy) {
                      (unsigned)policy->gain_duels, (unsigned)policy->runs, now);
     apply(learn.cycle.strategy);
     hak_store_relaxed(&learn.chosen, learn.cycle.chosen);
+    if (policy->has_spare && hak_spare_is_ours()) hak_store_relaxed(&hak_purge.halvings, policy->halvings);
     shown_write(now);
 }
 
@@ -295,6 +307,7 @@ void hak_learn_start(void) {
     if (hak_options.policy[0]) {
         learn.pid = hak_os_pid();
         if (!HAK_OPT(disable_bigcache)) hak_policy_room_set(HAK_POLICY_KEEP, &hak_big_sites);
+        if (evo_policy != HAK_EVO_FROZEN) hak_spare_start();
         const struct hak_policy *policy = hak_policy_load();
         if (policy) policy_believe(policy);
     }
@@ -352,7 +365,8 @@ void hak_learn_json(struct hak_text *text, void (*row_end)(void *context), void 
     hak_shown_json(text, row_end, context);
 }
 
-void hak_learn_sites(uint64_t unseen, uint64_t all) {
-    hak_add(&learn.unseen, unseen);
-    hak_add(&learn.sites_all, all);
+void hak_learn_site(uint32_t site, uint64_t bytes) {
+    if (site == 0) return;
+    if (site > hak_load_relaxed(&learn.sites_known)) hak_add(&learn.unseen, bytes);
+    hak_add(&learn.sites_all, bytes);
 }

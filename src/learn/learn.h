@@ -26,8 +26,8 @@ void hak_learn_json(struct hak_text *text, void (*row_end)(void *context), void 
 /* Told once where the state is that others may read, and its length; set before hak_learn_start(). */
 extern void (*hak_learn_on_shown)(const void *shown, size_t bytes);
 
-/* For rooms that see call sites: of `all` bytes allocated lately this many came from sites that were not known when the
- * present choice was made. */
-void hak_learn_sites(uint64_t unseen, uint64_t all);
+/* For lifetime.c: a heap that grows took so many bytes for this call site. Sites are numbered as they are first seen, so that
+ * those above a number were not known when the present choice was made; 0 is nobody's. */
+void hak_learn_site(uint32_t site, uint64_t bytes);
 
 #endif

@@ -3,8 +3,8 @@
  *   a slab is turned to     its first block is watched, under the site that asked for it          on_slab
  *   its bit is taken again,
  *   or its slab ends        the block died among its peers                                        on_death
- *   seven eighths of its slab are free, or AGE watched blocks of others died since, and it lives   on_look
- *                           the block outlived its peers
+ *   it lives, and seven eighths of its slab are free; or while the program grows most of those     on_look
+ *                           that were watched later, AGE at least, died: it outlived its peers
  *   every DECIDE slabs      sites are compared, the heaps told                                    hak_lifetime_decide
  *
  * Age is counted in what the program allocated and freed meanwhile, not in seconds: a block is long-lived when it is still
@@ -21,6 +21,7 @@
 #include "learn/lifetime.h"
 
 #include "heap/pool.h"
+#include "learn/learn.h"
 #include "learn/policy.h"
 #include "memory/purge.h"
 #include "rules/options.h"
@@ -35,10 +36,15 @@ enum {
     GUESS_CHUNKS = 4,
     GUESS_SAMPLED = 96, /* granules: 6 MiB */
     DECIDE = 16,       /* slabs */
-    AGE = 64,          /* deaths */
+    AGE = 64,          /* deaths of younger ones */
+    COHORT = 16,       /* watched blocks, by the order of their births */
+    COHORTS = 64,
+    FLOOR_SHARE = 64,  /* each 200 ms: what growth is measured from follows in 13 s */
+    DIP_SHARE = 8,
     LONG_PART = 10,    /* a tenth outlives: recall counts, for one block pins a page */
     LONG_TIMES = 3,    /* the others' part: else all are alike */
     BASE_JUDGED = 16,
+    CLASS_JUDGED = 64, /* 16 slabs of 256 KiB */
     REST_MS = 200,
     REST_GRANULES = 64, /* 4 MiB more is growth */
     REST_PER_MS = 2000, /* blocks of one class: from there on the price, 2 ns each, is 0.4% of a processor */
@@ -59,11 +65,13 @@ static struct row rows[SITES_MAX];            /* row 0 is nobody's: what found n
 static hak_atomic_u32 row_count = 1;
 static _Atomic(uint16_t) slots[SLOTS];        /* row, by key */
 static hak_atomic_u64 rows_key[SITES_MAX];    /* 0 until the row may be read */
-static hak_atomic_u64 places[PLACES];         /* granule 24, row 10, class's row 10, deaths 20 */
+static hak_atomic_u64 places[PLACES];         /* granule 24, row 10, class's row 10, birth 20 */
+static hak_atomic_u32 cohort_dead[COHORTS];
 static hak_atomic_u32 class_slabs[HAK_SMALL_CLASS_MAX + 1], slab_count, death_count, sampled_sum, decided_count;
 static hak_atomic_u64 resting; /* classes that would be split, but their blocks come and go too often for it */
 static hak_atomic_i64 rest_granules; /* used when it was looked at last */
-static hak_atomic_i64 low_granules;  /* used, at the least, since the last tick */
+static hak_atomic_i64 low_granules;  /* used, at the least: rises slowly */
+static hak_atomic_i64 dip_granules;  /* the same, rising soon */
 static hak_atomic_u32 is_growing;
 static hak_atomic_u32 stage, is_guessing, is_guess_refuted, decide_lock;
 
@@ -100,12 +108,27 @@ static void row_add(unsigned row, bool is_alive, uint32_t weight) {
 
 /* --- what becomes of watched blocks --- */
 
-enum { DEATH_BITS = 20, ROW_BITS = 10 };
+enum { BIRTH_BITS = 20, ROW_BITS = 10 };
 HAK_STATIC(SITES_MAX == 1 << ROW_BITS);
 
-static uint64_t place_make(size_t granule, unsigned row, unsigned class_row) {
-    return (uint64_t)granule << 40 | (uint64_t)row << 30 | (uint64_t)class_row << DEATH_BITS |
-           (hak_load_relaxed(&death_count) & hak_word_mask(0, DEATH_BITS));
+static uint32_t birth_of(uint64_t place) { return place & hak_word_mask(0, BIRTH_BITS); }
+
+static uint64_t place_make(size_t granule, unsigned row, unsigned class_row, uint32_t birth) {
+    return (uint64_t)granule << 40 | (uint64_t)row << 30 | (uint64_t)class_row << BIRTH_BITS | birth_of(birth);
+}
+
+/* How many cohorts behind the one that is being born; too old ones count as the oldest that is remembered. */
+static uint32_t cohorts_since(uint32_t birth) {
+    uint32_t now = birth_of(hak_load_relaxed(&slab_count));
+    uint32_t since = birth_of((now & -(uint32_t)COHORT) - (birth & -(uint32_t)COHORT)) / COHORT;
+    return since < COHORTS ? since : COHORTS;
+}
+
+/* Did most of the younger ones die, and are they many? */
+static bool younger_died(uint32_t birth) {
+    uint32_t since = cohorts_since(birth), at = birth_of(hak_load_relaxed(&slab_count)) / COHORT, dead = 0;
+    for (uint32_t i = 0; i < since && i < COHORTS - 1; i++) dead += hak_load_relaxed(&cohort_dead[(at - i) % COHORTS]);
+    return dead >= AGE && dead * 2 >= since * COHORT;
 }
 
 static void judged(struct hak_slab *slab, bool is_alive) {
@@ -115,11 +138,33 @@ static void judged(struct hak_slab *slab, bool is_alive) {
     if (place >> 40 != (granule & 0xffffff)) return;
     uint32_t weight = hak_slab_class(slab)->granules;
     row_add(place >> 30 & hak_word_mask(0, ROW_BITS), is_alive, weight);
-    row_add(place >> DEATH_BITS & hak_word_mask(0, ROW_BITS), is_alive, weight);
-    if (!is_alive) hak_add(&death_count, 1);
+    row_add(place >> BIRTH_BITS & hak_word_mask(0, ROW_BITS), is_alive, weight);
+    if (is_alive) return;
+    hak_add(&death_count, 1);
+    if (cohorts_since(birth_of(place)) < COHORTS) hak_add(&cohort_dead[birth_of(place) / COHORT % COHORTS], 1);
 }
 
 static void on_death(struct hak_slab *slab) { judged(slab, false); }
+
+/* Granules' worth of what is resident. */
+static int64_t used_now(void) {
+    return hak_load_relaxed(&hak_purge.used_granules) - (hak_load_relaxed(&hak_purge.absent_bytes) >> HAK_GRANULE_SHIFT);
+}
+
+/* By GROWS_GRANULES more than at its lowest lately. A program that goes up and down by less
+ * leaves nothing worth a pool behind, and threads that do so quickly would meet at our counts. */
+static bool grows(void) {
+    int64_t used = used_now(), low = hak_load_relaxed(&low_granules);
+    if (used < low) hak_store_relaxed(&low_granules, used);
+    return used > low + low / 4 + GROWS_GRANULES;
+}
+
+/* Not while all that a peak made is going, one after the other. */
+static bool rises(void) {
+    int64_t used = used_now(), dip = hak_load_relaxed(&dip_granules);
+    if (used < dip) hak_store_relaxed(&dip_granules, used);
+    return used > dip + REST_GRANULES;
+}
 
 static void on_look(struct hak_slab *slab) {
     const struct hak_class *class = hak_slab_class(slab);
@@ -136,21 +181,12 @@ static void on_look(struct hak_slab *slab) {
     }
     size_t granule = hak_slab_granule(slab);
     uint64_t place = hak_load_relaxed(&places[granule % PLACES]);
-    uint64_t age = (hak_load_relaxed(&death_count) - place) & hak_word_mask(0, DEATH_BITS);
-    if (live * 8 <= class->capacity || age >= AGE) judged(slab, true);
+    if (live * 8 <= class->capacity || (rises() && younger_died(birth_of(place)))) judged(slab, true);
 }
 
-/* Granules' worth of what is resident. */
-static int64_t used_now(void) {
-    return hak_load_relaxed(&hak_purge.used_granules) - (hak_load_relaxed(&hak_purge.absent_bytes) >> HAK_GRANULE_SHIFT);
-}
-
-/* By GROWS_GRANULES more than at its lowest since the last look at the clock. A program that goes up and down by less
- * leaves nothing worth a pool behind, and threads that do so quickly would meet at our counts. */
-static bool grows(void) {
-    int64_t used = used_now(), low = hak_load_relaxed(&low_granules);
-    if (used < low) hak_store_relaxed(&low_granules, used);
-    return used > low + low / 4 + GROWS_GRANULES;
+static void wake(void) {
+    hak_or(&hak_split_classes, hak_exchange(&resting, 0));
+    hak_pools_tell();
 }
 
 static void on_slab(struct hak_heap *heap, struct hak_row *row, enum hak_turn turn, const void *block, const void *address,
@@ -166,7 +202,7 @@ static void on_slab(struct hak_heap *heap, struct hak_row *row, enum hak_turn tu
         hak_add(&class_slabs[class_index], 1);
         if (HAK_UNLIKELY(hak_load_relaxed(&resting)) &&
             hak_load_relaxed(&hak_purge.used_granules) > hak_load_relaxed(&rest_granules) + REST_GRANULES)
-            hak_or(&hak_split_classes, hak_exchange(&resting, 0)); /* the program grows again */
+            wake(); /* the program grows again */
     } else if (hak_row_out(row) * 4 > hak_slab_class(slab)->capacity) {
         return; /* its blocks come and go: a look at each turn would cost more than it tells */
     }
@@ -177,10 +213,13 @@ static void on_slab(struct hak_heap *heap, struct hak_row *row, enum hak_turn tu
     hak_add(&rows[site].sampled, weight);
     hak_add(&rows[exact].sampled, weight);
     hak_add(&sampled_sum, weight);
-    hak_store_relaxed(&places[granule % PLACES], place_make(granule, site, exact));
+    hak_learn_site(site, (uint64_t)weight << HAK_GRANULE_SHIFT);
+    uint32_t birth = hak_add(&slab_count, 1);
+    if (birth % COHORT == 0) hak_store_relaxed(&cohort_dead[birth / COHORT % COHORTS], 0);
+    hak_store_relaxed(&places[granule % PLACES], place_make(granule, site, exact, birth));
     unsigned index = (unsigned)((size_t)((const char *)block - row->start) / row->block_bytes);
     hak_store_release(&slab->sample, (uint16_t)(index + HAK_SAMPLE_BASE));
-    if (hak_add(&slab_count, 1) % DECIDE == DECIDE - 1) hak_lifetime_decide();
+    if (birth % DECIDE == DECIDE - 1) hak_lifetime_decide();
 }
 
 /* --- deciding --- */
@@ -214,7 +253,7 @@ static unsigned sites_judge(unsigned count) {
         struct sums one = sums_of(&rows[i]);
         bool is_long = base.alive + base.dead >= BASE_JUDGED && may_be_long(one) && is_longer(one, base);
         hak_store_relaxed(&rows[i].is_long, is_long);
-        found += is_long;
+        found += is_long && rows[i].class_index == 0; /* of one class there are few samples: they refine, and prove nothing */
     }
     return found;
 }
@@ -230,21 +269,28 @@ enum { BIT_WORDS = (1 << HAK_POOL_SITE_BITS) / 64 };
 
 static void tell(const uint64_t *bits, unsigned count, bool is_learnt) {
     uint64_t classes = 0;
+    bool is_new = false;
     for (unsigned c = 1; c <= HAK_SMALL_CLASS_MAX; c++) {
         if (hak_load_relaxed(&class_slabs[c]) < 2) continue;
         uint64_t mine[BIT_WORDS];
         for (unsigned i = 0; i < BIT_WORDS; i++) mine[i] = bits[i];
         for (unsigned i = 1; is_learnt && i < count; i++) { /* of this class more is known than of all classes together */
             struct sums one = sums_of(&rows[i]);
-            if (row_ready(i) && rows[i].class_index == c && one.alive + one.dead >= BASE_JUDGED)
+            if (row_ready(i) && rows[i].class_index == c && one.alive + one.dead >= CLASS_JUDGED)
                 bit_set(mine, row_hash(&rows[i]), hak_load_relaxed(&rows[i].is_long));
         }
-        for (unsigned i = 0; i < BIT_WORDS; i++)
-            if (hak_load_relaxed(&hak_pool_sites[c][i]) != mine[i]) hak_store_relaxed(&hak_pool_sites[c][i], mine[i]);
+        for (unsigned i = 0; i < BIT_WORDS; i++) {
+            if (hak_load_relaxed(&hak_pool_sites[c][i]) == mine[i]) continue;
+            hak_store_relaxed(&hak_pool_sites[c][i], mine[i]);
+            is_new = true;
+        }
         classes |= UINT64_C(1) << (c - 1);
     }
     classes &= ~hak_load_relaxed(&resting);
-    if (hak_load_relaxed(&hak_split_classes) != classes) hak_store_release(&hak_split_classes, classes);
+    is_new |= hak_load_relaxed(&hak_split_classes) != classes;
+    if (!is_new) return;
+    hak_store_release(&hak_split_classes, classes);
+    hak_pools_tell();
 }
 
 static void decide_learnt(unsigned count) {
@@ -327,7 +373,7 @@ void hak_lifetime_decide(void) {
     } else if (hak_load_relaxed(&hak_chunk_top) < GUESS_CHUNKS || hak_load_relaxed(&sampled_sum) < GUESS_SAMPLED ||
                hak_load_relaxed(&is_guess_refuted) || !decide_guessed(count)) {
         hak_store_relaxed(&stage, HAK_LIFETIME_TOGETHER);
-        if (hak_load_relaxed(&hak_split_classes) != 0) hak_store_release(&hak_split_classes, 0);
+        if (hak_exchange(&hak_split_classes, 0) != 0) hak_pools_tell();
     }
     if (hak_load_relaxed(&sampled_sum) > HALVE) halve(count);
     hak_store_release(&decide_lock, 0);
@@ -347,11 +393,17 @@ static void handed_add(struct hak_heap *heap, void *sums) {
                      __atomic_load_n(&pools->shelf[c].handed, __ATOMIC_RELAXED);
 }
 
+static void floor_rise(hak_atomic_i64 *floor, int64_t share) {
+    int64_t used = used_now(), low = hak_load_relaxed(floor), more = used - low;
+    hak_store_relaxed(floor, more < share ? used : low + more / share);
+}
+
 static void on_tick(uint64_t now_ms) {
     static hak_atomic_u64 last_ms;
     uint64_t last = hak_load_relaxed(&last_ms), split = hak_load_relaxed(&hak_split_classes);
     if (now_ms - last < REST_MS) return;
-    hak_store_relaxed(&low_granules, used_now());
+    floor_rise(&low_granules, FLOOR_SHARE);
+    floor_rise(&dip_granules, DIP_SHARE);
     hak_store_relaxed(&is_growing, 0);
     if (split == 0) {
         hak_store_relaxed(&last_ms, now_ms);
@@ -371,6 +423,7 @@ static void on_tick(uint64_t now_ms) {
     if (rest & split) {
         hak_or(&resting, rest & split);
         hak_and(&hak_split_classes, ~rest);
+        hak_pools_tell();
     }
     hak_store_release(&decide_lock, 0);
 }

@@ -3,8 +3,10 @@
 
 #include "hakmem/hakmem.h"
 #include "learn/cycle.h"
+#include "learn/measure.h"
 #include "learn/policy_text.h"
 #include "learn/strategy.h"
+#include "memory/spare.h"
 #include "os/module.h"
 #include "os/os.h"
 #include "os/trusted.h"
@@ -13,7 +15,11 @@
 #include <errno.h>
 #include <string.h>
 
-enum { MODULES_MAX = 128, PATH_BYTES = 512 };
+enum {
+    MODULES_MAX = 128, PATH_BYTES = 512,
+    SPARE_CPU_NS = 20 * 1000 * 1000, /* a shorter run tells nothing */
+    SPARE_SHARE = 200,               /* of the processor time: half of what a trial forgives */
+};
 
 static struct {
     struct hak_policy read;   /* what the file said, if it was believed */
@@ -256,7 +262,21 @@ static void changes_fill(struct hak_policy *policy, const struct hak_cycle *cycl
     }
 }
 
-static void policy_fill(struct hak_policy *policy, const struct hak_cycle *cycle) {
+bool hak_spare_is_ours(void) { return !hak_option_is_pinned(HAK_O_free_max_mb) && !hak_option_is_pinned(HAK_O_free_share); }
+
+/* How much less free memory would have done: halved once more a run at most, whole again as soon as that cost too much. */
+static bool spare_fill(struct hak_policy *policy, const struct hak_cycle *cycle) {
+    uint64_t cpu_ns = 1000 * hak_os_usage().cpu_us;
+    if (cycle->policy == HAK_EVO_FROZEN || cpu_ns < SPARE_CPU_NS || !hak_spare_is_ours()) return false;
+    unsigned now = policy->has_spare ? policy->halvings : 0;
+    unsigned chosen = hak_spare_choose(now, cpu_ns, HAK_FAULT_NS + HAK_PAGE_NS, SPARE_SHARE);
+    policy->spare_runs = policy->has_spare && chosen >= now && policy->spare_runs < UINT32_MAX ? policy->spare_runs + 1 : 1;
+    policy->has_spare |= chosen > 0;
+    policy->halvings = chosen;
+    return chosen != now;
+}
+
+static bool policy_fill(struct hak_policy *policy, const struct hak_cycle *cycle) {
     const struct hak_tournament *t = &cycle->tournament;
     *policy = policy_state.read; /* what this run did not learn anew stays */
     id_text(policy->program);
@@ -279,6 +299,7 @@ static void policy_fill(struct hak_policy *policy, const struct hak_cycle *cycle
         ratings_fill(policy, t);
     }
     changes_fill(policy, cycle);
+    return spare_fill(policy, cycle);
 }
 
 /* What rooms know, and the read file's sites that could not be given to any. Says whether it is news. */
@@ -300,9 +321,9 @@ int hak_policy_store(const char *path, const struct hak_cycle *cycle, bool alway
     struct writer writer = { { hak_os_map(HAK_POLICY_BYTES_MAX), 0, HAK_POLICY_BYTES_MAX }, 0 };
     if (!writer.text.at) return -ENOMEM;
     modules_look();
-    policy_fill(policy, cycle);
+    bool news = policy_fill(policy, cycle);
     hak_policy_write_text(&writer.text, policy);
-    bool news = sites_write(&writer) || cycle->tournament.windows > 0;
+    news |= sites_write(&writer) | (cycle->tournament.windows > 0);
     hak_policy_write_end(&writer.text);
     int error = news || always ? hak_os_replace_file(path, writer.text.at, hak_text_held(&writer.text)) : 0;
     hak_os_unmap(writer.text.at, HAK_POLICY_BYTES_MAX);

@@ -51,6 +51,9 @@ const struct hak_policy *hak_policy_load(void);
 /* Writes what is known now, if anything is new or `always`: 0 or -errno, HAK_TRUST_*. Under the learn lock. */
 int hak_policy_store(const char *path, const struct hak_cycle *cycle, bool always);
 
+/* Did the user leave the bound on free memory to us? */
+bool hak_spare_is_ours(void);
+
 /* The path of option `policy`, its %p, %e and %% replaced; false: it is too long. */
 bool hak_policy_path(char *bytes, size_t count);
 

@@ -2,6 +2,7 @@
 #include "learn/policy_text.h"
 
 #include "learn/strategy.h"
+#include "memory/spare.h"
 #include "rules/options.h"
 
 #include <string.h>
@@ -111,7 +112,7 @@ static uint32_t take_word(struct line *line, const char (*words)[8], uint32_t fi
 
 /* --- lines --- */
 
-enum { SEEN_LIBRARY = 1, SEEN_RUNS = 2, SEEN_STAGE = 4, SEEN_STRATEGY = 8, SEEN_GAIN = 16, SEEN_NOISE = 32 };
+enum { SEEN_LIBRARY = 1, SEEN_RUNS = 2, SEEN_STAGE = 4, SEEN_STRATEGY = 8, SEEN_GAIN = 16, SEEN_NOISE = 32, SEEN_SPARE = 64 };
 
 static void once(struct line *line, uint32_t *seen, uint32_t what) {
     if (*seen & what) line->wrong = "it stands there twice";
@@ -218,6 +219,11 @@ static void any_line(struct line *line, struct hak_policy *policy, uint32_t *see
         policy->has_noise = true;
         policy->noise = take_signed(line, 100000000);
         policy->noise_duels = take_number(line, 0, UINT32_MAX);
+    } else if (same(keyword, length, "spare")) {
+        once(line, seen, SEEN_SPARE);
+        policy->has_spare = true;
+        policy->halvings = (uint32_t)take_number(line, 0, HAK_HALVINGS_MAX);
+        policy->spare_runs = take_number(line, 1, UINT32_MAX);
     } else {
         line->wrong = "its keyword is none of version 1";
     }
@@ -316,6 +322,7 @@ void hak_policy_write_text(struct hak_text *text, const struct hak_policy *polic
         number(text, policy->noise);
         hak_text_format(text, " %lu\n", policy->noise_duels);
     }
+    if (policy->has_spare) hak_text_format(text, "spare %u %lu\n", policy->halvings, policy->spare_runs);
     for (unsigned i = 0; i < policy->knob_count; i++)
         hak_text_format(text, "knob %s %lu\n", hak_option_rows[policy->knob[i].option].name, policy->knob[i].value);
     for (unsigned i = 0; i < policy->rating_count; i++) {

@@ -37,9 +37,10 @@ struct hak_policy {
     char program[65], name[65], library[HAK_POLICY_NAME_BYTES], strategy[HAK_POLICY_NAME_BYTES];
     uint64_t runs;
     uint32_t stage;
-    bool has_gain, has_noise;
+    bool has_gain, has_noise, has_spare;
+    uint32_t halvings;
     int64_t gain, gain_error, noise;
-    uint64_t gain_duels, noise_duels;
+    uint64_t gain_duels, noise_duels, spare_runs;
     uint32_t knob_count, rating_count, change_count, site_count;
     struct hak_policy_knob knob[HAK_POLICY_ROWS_MAX];
     struct hak_policy_rating rating[HAK_POLICY_ROWS_MAX];

@@ -98,7 +98,7 @@ uint64_t hak_huge_grow(size_t number, uint64_t mask) {
                 resident |= half & mask;
                 hak_or(&chunk->blank, rest);
                 hak_or(&chunk->dirty, rest);
-                hak_free_note((int64_t)hak_word_count(rest) * HAK_GRANULE_BYTES, 0);
+                hak_free_note_unplayed((int64_t)hak_word_count(rest) * HAK_GRANULE_BYTES);
             } else {
                 unflag(number * 2 + h, true);
             }

@@ -1,22 +1,41 @@
 /* large.h - blocks above 32 KiB: one span each.
  *
  * Owns:      the granule record of the block's first granule, whose fields then mean: owner HAK_LARGE, words the
- *            usable bytes, start the block, reciprocal the granules, its site's row (memory/bigcache.h), and whether its
- *            pages were moved here.
+ *            usable bytes and the name of the heap whose own it is, start the block, reciprocal the granules, its site's
+ *            row (memory/bigcache.h), and whether its pages were moved here.
  *            The block's other granules have records of zeros.
- * Threads:   any. Who swaps owner from HAK_LARGE to NULL frees the block; there is no second.
+ * Threads:   any. Who swaps owner from HAK_LARGE to NULL by CAS frees the block; there is no second. The thread whose own
+ *            the block is needs no CAS, for a right program frees a block once; what happens in a wrong one that does so
+ *            twice at the same time: docs/protocols.md, 6.
  * Cached:    a freed span stays resident under the bound of memory/purge.h; the chunk words are the cache.
  */
 #ifndef HAK_MEMORY_LARGE_H
 #define HAK_MEMORY_LARGE_H
 
+#include "base/word.h"
 #include "memory/bigcache.h"
 #include "memory/chunk.h"
 
 extern char hak_large_mark[HAK_LINE];
+/* Its granules are marked dirty, for it was kept before: hak_large_keepable() has seen it. */
+#define HAK_LARGE_NOTED (UINT64_C(1) << 60)
 #define HAK_LARGE ((struct hak_heap *)(void *)hak_large_mark)
 
-HAK_INLINE size_t hak_large_usable(const struct hak_granule *record) { return (size_t)record->words; }
+/* Words are a number here: the usable bytes, a heap's name, and in the lowest bit whether it is kept. */
+enum { HAK_LARGE_NAME_SHIFT = 44 }; /* 20 bits; 0 is nobody's */
+#define HAK_LARGE_KEPT UINT64_C(1)
+HAK_INLINE uint64_t hak_large_words(const struct hak_granule *record) {
+    return (uint64_t)(uintptr_t)__atomic_load_n(&record->words, __ATOMIC_RELAXED);
+}
+HAK_INLINE size_t hak_large_usable(const struct hak_granule *record) {
+    return (size_t)(hak_large_words(record) & ((UINT64_C(1) << HAK_LARGE_NAME_SHIFT) - 1) & ~HAK_LARGE_KEPT);
+}
+HAK_INLINE uint32_t hak_large_name(const struct hak_granule *record) {
+    return (uint32_t)(hak_large_words(record) >> HAK_LARGE_NAME_SHIFT);
+}
+HAK_INLINE void hak_large_words_set(struct hak_granule *record, uint64_t words) {
+    __atomic_store_n(&record->words, (hak_atomic_u64 *)(uintptr_t)words, __ATOMIC_RELAXED);
+}
 /* What a large block's record has there; atomic, because who holds a stale name may be looking (heap/kept.c). */
 HAK_INLINE uint64_t hak_large_facts(const struct hak_granule *record) { return __atomic_load_n(&record->reciprocal, __ATOMIC_RELAXED); }
 HAK_INLINE size_t hak_large_granules(const struct hak_granule *record) { return (size_t)(hak_large_facts(record) & UINT32_MAX); }
@@ -33,15 +52,35 @@ bool hak_large_give(struct hak_granule *record);
 bool hak_large_end(struct hak_granule *record);
 void hak_large_finish(struct hak_granule *record);
 
-/* Between the two the span may be kept for the next block of its size: marked, used in its chunk, of no owner. False: not
- * this one. Whoever claims it, any thread, has it; true for one. Then it is another block, or given back. */
-bool hak_large_keep(struct hak_granule *record);
-bool hak_large_claim(size_t granule, size_t count);
-void *hak_large_again(size_t granule, size_t bytes);
-void hak_large_drop(size_t granule, size_t count);
-HAK_INLINE bool hak_large_is_kept(struct hak_granule *record) {
-    return hak_large_facts(record) >> 61 & 1;
+/* A sampled block: it is not kept, and its end is told, while its granules are still its own. NULL: nobody samples. */
+void hak_large_sampled(struct hak_granule *record);
+extern void (*hak_large_on_end)(void *block);
+
+/* A block just taken becomes the own of the heap of this name, whose thread then ends it without a CAS. */
+HAK_INLINE void hak_large_own(struct hak_granule *record, uint32_t name) {
+    hak_large_words_set(record, hak_large_usable(record) | (uint64_t)name << HAK_LARGE_NAME_SHIFT);
 }
+HAK_INLINE void hak_large_end_own(struct hak_granule *record) { hak_store_release(&record->owner, NULL); }
+
+/* Between end and finish the span may be kept for the next block of its size: used in its chunk, of no owner, under the name
+ * of who keeps it. Then it is another block, or dropped: given back. Who keeps it asks first whether it is still kept as
+ * he left it: if not, two threads have freed it at once. Keepable: makes ready for that; false: not this one. */
+bool hak_large_keepable(struct hak_granule *record);
+HAK_INLINE bool hak_large_is_kept(const struct hak_granule *record) { return hak_large_words(record) & HAK_LARGE_KEPT; }
+HAK_INLINE void hak_large_keep(struct hak_granule *record, uint32_t name) {
+    hak_large_words_set(record, hak_large_usable(record) | (uint64_t)name << HAK_LARGE_NAME_SHIFT | HAK_LARGE_KEPT);
+}
+HAK_INLINE bool hak_large_kept_by(const struct hak_granule *record, uint32_t name) {
+    uint64_t others = ~((UINT64_C(1) << HAK_LARGE_NAME_SHIFT) - 1) | HAK_LARGE_KEPT;
+    return (hak_large_words(record) & others) == ((uint64_t)name << HAK_LARGE_NAME_SHIFT | HAK_LARGE_KEPT);
+}
+HAK_INLINE void *hak_large_again(struct hak_granule *record, uint32_t name, size_t bytes) {
+    size_t usable = hak_round_up(bytes, (size_t)1 << hak_region.page_shift);
+    hak_large_words_set(record, usable | (uint64_t)name << HAK_LARGE_NAME_SHIFT);
+    hak_store_release(&record->owner, HAK_LARGE);
+    return record->start;
+}
+void hak_large_drop(struct hak_granule *record);
 
 /* Changes the size in place; false when what follows is in use. */
 bool hak_large_resize(struct hak_granule *record, size_t bytes);
@@ -49,7 +88,7 @@ bool hak_large_resize(struct hak_granule *record, size_t bytes);
 /* Moves the block's pages to a larger span without copying; the new address, or NULL: copy instead. */
 void *hak_large_move(struct hak_granule *record, size_t bytes);
 
-/* Kept ones among them. */
+/* Kept ones among them, and whole granules. */
 extern hak_atomic_i64 hak_large_live_count, hak_large_live_bytes;
 
 #endif

@@ -10,6 +10,7 @@ enum { ROWS = 4096, PROBES = 64 };
 static struct {
     _Atomic(uintptr_t) address; /* 0 free, 1 taken and not yet known, else the block */
     _Atomic(size_t) bytes;
+    hak_atomic_u32 number;
 } rows[ROWS];
 static hak_atomic_u32 used; /* rows ever taken: 0 lets every look-up end at once */
 
@@ -49,12 +50,21 @@ size_t hak_outside_bytes(const void *block) {
     return row < ROWS ? hak_load_relaxed(&rows[row].bytes) : 0;
 }
 
+void (*hak_outside_on_end)(uint32_t number);
+
+hak_atomic_u32 *hak_outside_number(const void *block) {
+    size_t row = row_find(block);
+    return row < ROWS ? &rows[row].number : NULL;
+}
+
 bool hak_outside_give(void *block) {
     size_t row = row_find(block);
     if (row == ROWS) return false;
     uintptr_t seen = (uintptr_t)block;
     size_t bytes = hak_load_relaxed(&rows[row].bytes);
     if (!hak_cas(&rows[row].address, &seen, 1)) return false;
+    uint32_t number = hak_load_relaxed(&rows[row].number) ? hak_exchange(&rows[row].number, 0) : 0;
+    if (number) hak_outside_on_end(number);
     hak_os_unmap(block, bytes);
     hak_store_release(&rows[row].address, 0);
     return true;

@@ -8,10 +8,15 @@
 #ifndef HAK_MEMORY_OUTSIDE_H
 #define HAK_MEMORY_OUTSIDE_H
 
+#include "base/atomic.h"
 #include "base/attr.h"
 
 void *hak_outside_take(size_t bytes, size_t align); /* zeroed; NULL when refused */
 size_t hak_outside_bytes(const void *block);        /* usable; 0 if it is none of ours */
 bool hak_outside_give(void *block);                 /* false: none of ours */
+
+/* A sampled block's number, 0 if it is none; NULL: none of ours. Who frees the block takes it, and it is told. */
+hak_atomic_u32 *hak_outside_number(const void *block);
+extern void (*hak_outside_on_end)(uint32_t number);
 
 #endif

@@ -16,25 +16,30 @@ enum { RANGES = 64, RETOUCH_MS = 1000, KEEP_WINDOW_MS = 2000, JUDGED_BYTES_MIN =
 
 static uint64_t positive(int64_t n) { return n > 0 ? (uint64_t)n : 0; }
 
-uint64_t hak_purge_bound(void) {
+uint64_t hak_purge_bound_halved(unsigned halvings) {
     uint64_t bound = HAK_OPT(free_max_mb) << 20;
     uint64_t used = positive(hak_load_relaxed(&hak_purge.used_granules) * HAK_GRANULE_BYTES -
                              hak_load_relaxed(&hak_purge.absent_bytes));
     uint64_t share = used / HAK_OPT(free_share);
     uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes);
     if (share > bound) bound = share;
+    bound >>= halvings;
     return keep > bound ? keep : bound;
 }
+
+uint64_t hak_purge_bound(void) { return hak_purge_bound_halved(hak_load_relaxed(&hak_purge.halvings)); }
 
 bool hak_purge_over(int64_t more_bytes) {
     int64_t free_bytes = hak_load_relaxed(&hak_purge.free_bytes) + more_bytes;
     return positive(free_bytes) > hak_purge_bound();
 }
 
-uint64_t hak_purge_goal(void) {
-    uint64_t bound = hak_purge_bound(), keep = hak_load_relaxed(&hak_purge.keep_bytes);
+uint64_t hak_purge_goal_of(uint64_t bound) {
+    uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes);
     return bound > keep ? bound / 2 : bound - bound / 8;
 }
+
+uint64_t hak_purge_goal(void) { return hak_purge_goal_of(hak_purge_bound()); }
 
 uint32_t hak_purge_stamp(bool by_sweep) { return ((uint32_t)hak_os_clock_ms() & ~1u) | by_sweep; }
 
@@ -58,6 +63,7 @@ static void delay_raise(uint64_t now_ms) {
 void hak_purge_note_retouch(uint64_t bytes, uint32_t stamp) {
     uint64_t now = hak_os_clock_ms();
     hak_add(&hak_purge.retouched_bytes, bytes);
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_spare_on))) hak_spare_note(-(int64_t)bytes);
     if ((uint32_t)now - (stamp & ~1u) >= RETOUCH_MS) return;
     uint64_t returned = hak_load_relaxed(&hak_purge.judged_returned_bytes);
     uint64_t again = hak_add(&hak_purge.judged_retouched_bytes, bytes) + bytes;

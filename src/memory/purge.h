@@ -14,6 +14,7 @@
 
 #include "base/atomic.h"
 #include "memory/chunk.h"
+#include "memory/spare.h"
 #include "os/os.h"
 
 struct hak_purge {
@@ -21,6 +22,7 @@ struct hak_purge {
     hak_atomic_i64 used_granules;
     hak_atomic_i64 absent_bytes;     /* of these, pages of slabs that are not resident: returned or never used */
     HAK_ALIGNED(HAK_LINE) hak_atomic_u64 keep_bytes;
+    hak_atomic_u32 halvings;         /* of the bound, but for keep: learnt (memory/spare.h) */
     hak_atomic_i64 free_peak_bytes, free_low_bytes; /* in this window of two seconds, of hak_free_unpurged() */
     hak_atomic_u64 judged_returned_bytes, judged_retouched_bytes; /* since keep was last judged */
     hak_atomic_u64 keep_ms;          /* when the window began */
@@ -38,7 +40,7 @@ HAK_INLINE int64_t hak_free_unpurged(int64_t free_bytes) {
     return away > 0 ? free_bytes + away : free_bytes;
 }
 
-HAK_INLINE void hak_free_note(int64_t bytes, int64_t used_granules) {
+HAK_INLINE void hak_free_note_plain(int64_t bytes, int64_t used_granules) {
     if (bytes) {
         int64_t now = hak_free_unpurged(hak_add(&hak_purge.free_bytes, bytes) + bytes);
         /* plain maxima and minima: who is lost between load and store comes again */
@@ -46,6 +48,16 @@ HAK_INLINE void hak_free_note(int64_t bytes, int64_t used_granules) {
         if (bytes > 0 && now > hak_load_relaxed(&hak_purge.free_peak_bytes)) hak_store_relaxed(&hak_purge.free_peak_bytes, now);
     }
     if (used_granules) hak_add(&hak_purge.used_granules, used_granules);
+}
+
+/* `bytes` of memory that nobody has used yet: a smaller bound would not have given it back. */
+HAK_INLINE void hak_free_note_unplayed(int64_t bytes) {
+    hak_spare_pass_by((uint64_t)bytes);
+    hak_free_note_plain(bytes, 0);
+}
+HAK_INLINE void hak_free_note(int64_t bytes, int64_t used_granules) {
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_spare_on)) && bytes) hak_spare_note(bytes);
+    hak_free_note_plain(bytes, used_granules);
 }
 
 /* What one heap changes is summed in the heap first, so that the sum that all threads share is touched once per 64 KiB:
@@ -68,12 +80,14 @@ HAK_INLINE void hak_free_note_in(int64_t *sum, int64_t bytes) {
 HAK_INLINE void hak_absent_note(int64_t bytes) { hak_add(&hak_purge.absent_bytes, bytes); }
 
 uint64_t hak_purge_bound(void);
+uint64_t hak_purge_bound_halved(unsigned halvings); /* what it would be */
 
 /* Would `more_bytes` of free memory on top of what there is break the bound? */
 bool hak_purge_over(int64_t more_bytes);
 
 /* Down to where the bound is enforced: its half, so that it is rare; where `keep` is the bound, not far below it. */
 uint64_t hak_purge_goal(void);
+uint64_t hak_purge_goal_of(uint64_t bound);
 
 /* Now, and in the lowest bit whether the sweep returns: for hak_chunk.returned_ms. */
 uint32_t hak_purge_stamp(bool by_sweep);

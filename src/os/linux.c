@@ -44,6 +44,8 @@
 #ifndef SYS_process_madvise
 #define SYS_process_madvise 440
 #endif
+/* linux/membarrier.h, which not every system has */
+enum { MEMBARRIER_CMD_PRIVATE_EXPEDITED = 8, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED = 16 };
 #define PIDFD_SELF_THREAD_GROUP (-10001) /* Linux 6.14 */
 
 #ifdef HAK_DEBUG
@@ -95,6 +97,16 @@ int hak_os_fresh(void *address, size_t bytes) {
     if (result != address) return -ENOMEM;
     advise(address, bytes, MADV_NOHUGEPAGE); /* as its neighbours, or they do not merge */
     return 0;
+}
+
+void *hak_os_reserve(size_t bytes) {
+    FAULT(HAK_OS_RESERVE, NULL);
+    return map(NULL, bytes, PROT_NONE, MAP_NORESERVE);
+}
+
+int hak_os_protect(void *address, size_t bytes, bool is_open) {
+    FAULT(HAK_OS_PROTECT, -ENOMEM);
+    return (int)HAK_SYS3(SYS_mprotect, address, bytes, is_open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
 bool hak_os_wipe_on_fork(void *page, size_t bytes) {
@@ -162,11 +174,13 @@ int hak_os_populate(void *address, size_t bytes) {
     return advise(address, bytes, MADV_POPULATE_WRITE);
 }
 
+bool hak_os_resident(void *start, size_t bytes, unsigned char *page) { return HAK_SYS3(SYS_mincore, start, bytes, page) == 0; }
+
 size_t hak_os_resident_pages(void *start, size_t bytes) {
-    unsigned char page[1024];
+    unsigned char page[HAK_OS_RESIDENT_PAGES_MAX];
     size_t page_bytes = hak_os_page_bytes(), pages = bytes / page_bytes, count = 0;
     if (pages > sizeof page) pages = sizeof page;
-    if (HAK_SYS3(SYS_mincore, start, pages * page_bytes, page) != 0) return 0;
+    if (!hak_os_resident(start, pages * page_bytes, page)) return 0;
     for (size_t i = 0; i < pages; i++) count += page[i] & 1;
     return count;
 }
@@ -179,6 +193,16 @@ int hak_os_move(void *from, void *to, size_t bytes) {
         HAK_SYS5(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
     if (result == (long)to) return 0;
     return result < 0 ? (int)result : -EINVAL;
+}
+
+void hak_os_barrier_begin(void) { HAK_SYS2(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0); }
+
+bool hak_os_barrier(void) {
+    FAULT(HAK_OS_BARRIER, false);
+    long result = HAK_SYS2(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);
+    if (result != -EPERM) return result == 0;
+    hak_os_barrier_begin();
+    return HAK_SYS2(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0) == 0;
 }
 
 size_t hak_os_page_bytes(void) {

@@ -20,7 +20,9 @@ struct hak_range {
 };
 
 enum hak_os_call {
-    HAK_OS_MAP_AT, HAK_OS_UNMAP, HAK_OS_RETURN, HAK_OS_MOVE, HAK_OS_FRESH, HAK_OS_ADVISE, HAK_OS_CALL_COUNT
+    HAK_OS_MAP_AT, HAK_OS_UNMAP, HAK_OS_RETURN, HAK_OS_MOVE, HAK_OS_FRESH, HAK_OS_ADVISE, HAK_OS_BARRIER, HAK_OS_RESERVE,
+    HAK_OS_PROTECT,
+    HAK_OS_CALL_COUNT
 };
 #ifdef HAK_DEBUG
 extern bool (*hak_os_fault)(enum hak_os_call call); /* true: this call fails */
@@ -31,6 +33,8 @@ int hak_os_map_at(void *address, size_t bytes);         /* read-write, exactly t
 void *hak_os_map(size_t bytes);                         /* read-write, anywhere */
 int hak_os_unmap(void *address, size_t bytes);
 int hak_os_fresh(void *address, size_t bytes);          /* maps zero pages over what is there, read-write */
+void *hak_os_reserve(size_t bytes);                     /* addresses that nothing may touch, anywhere */
+int hak_os_protect(void *address, size_t bytes, bool is_open); /* read-write, or no access; what is there stays */
 bool hak_os_wipe_on_fork(void *page, size_t bytes);     /* the child reads zeros there */
 
 /* Gives the pages back: they read as zeros afterwards and are not resident. One system call for all ranges
@@ -43,11 +47,20 @@ bool hak_os_huge_there(void);                            /* are there any in thi
 int hak_os_huge(void *address, size_t bytes);            /* zero pages over what is there, and they may be huge */
 int hak_os_not_huge(void *address, size_t bytes);        /* what comes here from now on is small */
 int hak_os_populate(void *address, size_t bytes);        /* makes it resident */
-size_t hak_os_resident_pages(void *start, size_t bytes); /* of the range, at most 4 MiB of it; 0 if unknown */
+enum { HAK_OS_RESIDENT_PAGES_MAX = 1024 };
+size_t hak_os_resident_pages(void *start, size_t bytes); /* of the range, at most so many pages of it; 0 if unknown */
+/* Of each page of the range: is bit 0 set, it is resident. A page that is not may be swapped out. False: unknown. */
+bool hak_os_resident(void *start, size_t bytes, unsigned char *page);
 int hak_os_split(void *page);                            /* the huge page that this is a part of becomes small ones */
 
 /* Moves pages without copying; both ranges stay mapped, `from` reads as zeros. */
 int hak_os_move(void *from, void *to, size_t bytes);
+
+/* --- other threads --- */
+/* Every thread of the process has passed a full memory barrier between call and return: it sees what the caller wrote before,
+ * and the caller what it wrote before. False: the kernel does not do that. begin: once, best with one thread. */
+bool hak_os_barrier(void);
+void hak_os_barrier_begin(void);
 
 /* --- facts --- */
 size_t hak_os_page_bytes(void);

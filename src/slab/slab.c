@@ -211,20 +211,38 @@ static void touch(struct hak_slab *slab, const struct hak_row *row, unsigned fir
     if (HAK_UNLIKELY(slab->returned & pages)) pages_used(slab, pages);
 }
 
-/* Of the free blocks of word `index`, those that were handed out before; if they are few, a page of further ones too.
- * First touch costs a fault a page, so that a visit a page costs nothing beside it. And a class of which the program holds
- * little does not spread over a whole window: a quarter of one is enough, but in heaps so small that it does not matter. */
-static uint64_t open_page(struct hak_slab *slab, const struct hak_row *row, unsigned index, uint64_t word,
+/* Of word i, the free blocks that were handed out before; the slab's last word is not asked for. */
+HAK_INLINE uint64_t word_ready(const struct hak_slab *slab, const struct hak_row *row, unsigned i) {
+    unsigned from = slab->frontier > i * 64 ? slab->frontier - i * 64 : 0;
+    return hak_load_relaxed(&row->word[i]) & hak_word_mask(0, from < 64 ? from : 64);
+}
+
+/* Of the free blocks of word *index, those that were handed out before. If they are few, those of another word that has
+ * more; and if no word has enough, a page of further ones too. First touch costs a fault a page, so that a visit a page
+ * costs nothing beside it. And a class of which the program holds little does not spread over a whole window: an eighth of
+ * one is enough, but in heaps so small that it does not matter. */
+static uint64_t open_page(struct hak_slab *slab, const struct hak_row *row, unsigned *index, uint64_t word,
                           uint64_t *opened_bytes) {
-    enum { STEP_BYTES = 4096, FREELY_BYTES = 64 << 10 };
-    unsigned from = slab->frontier > index * 64 ? slab->frontier - index * 64 : 0;
+    enum { STEP_BYTES = 4096, FREELY_BYTES = 64 << 10, WORDS_MAX = 16 };
+    unsigned i = *index, from = slab->frontier > i * 64 ? slab->frontier - i * 64 : 0;
     uint64_t ready = word & hak_word_mask(0, from), further = word & ~ready;
     uint32_t window = hak_load_relaxed(&hak_window_blocks[row->class_index]);
-    if (!further) return ready;
-    if (ready && hak_word_count(ready) >= (*opened_bytes < FREELY_BYTES ? window : window / 4)) return ready;
+    uint32_t enough = opened_bytes && *opened_bytes < FREELY_BYTES ? window : window >= 16 ? window / 8 : 2;
+    if (!further || hak_word_count(ready) >= enough) return ready;
+    unsigned most = enough - 1, best = i;
+    for (unsigned k = 0; k * 64 < slab->frontier && k < slab->last_word && k < WORDS_MAX; k++) {
+        unsigned count = hak_word_count(word_ready(slab, row, k));
+        if (count > most) most = count, best = k;
+    }
+    if (best != i) {
+        slab->cursor = (uint8_t)best;
+        *index = best;
+        return word_ready(slab, row, best);
+    }
+    if (!opened_bytes) return 0;
     unsigned step = row->block_bytes < STEP_BYTES ? STEP_BYTES / row->block_bytes : 1, next = hak_word_first(further);
     unsigned to = next + step < 64 ? next + step : 64;
-    slab->frontier = (uint16_t)(index * 64 + to);
+    slab->frontier = (uint16_t)(i * 64 + to);
     *opened_bytes += (uint64_t)(to - next) * row->block_bytes;
     return word & hak_word_mask(0, to);
 }
@@ -254,7 +272,11 @@ uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, uint3
         if (i == slab->last_word) word &= hak_class_valid(hak_slab_class(slab), i);
     }
     unsigned frontier = slab->frontier;
-    if (frontier < i * 64 + 64) word = open_page(slab, row, i, word, opened_bytes);
+    if (frontier < i * 64 + 64) {
+        word = open_page(slab, row, &i, word, opened_bytes);
+        if (word == 0) return 0;
+        all = hak_load_relaxed(&row->word[i]);
+    }
     uint32_t window = hak_load_relaxed(&hak_window_blocks[row->class_index]);
     struct hak_word_part part = { word, 64 };
     if (window < 64) part = hak_word_lowest(word, window);
@@ -350,12 +372,19 @@ static void pages_count(struct hak_slab *slab, unsigned count, int64_t *sum) {
     hak_store_relaxed(&slab->counted_pages, (uint16_t)count);
 }
 
+/* Some went back: no longer free memory that is resident, and not used again either. */
+static void pages_uncount_returned(struct hak_slab *slab, unsigned count, int64_t *sum) {
+    unsigned before = hak_load_relaxed(&slab->counted_pages);
+    if (before > count) hak_spare_pass_by((uint64_t)(before - count) << slab->page_shift);
+    pages_count(slab, count, sum);
+}
+
 size_t hak_slab_account_claimed(struct hak_slab *slab, uint64_t free_pages, int64_t *sum) {
     uint64_t pages = free_pages & hak_slab_pages(hak_slab_class(slab)) & ~slab->returned;
     pages_count(slab, hak_word_count(pages), sum);
     if (!pages || !hak_purge_over(0)) return 0;
     size_t bytes = pages_return(slab, pages, false);
-    pages_count(slab, hak_word_count(pages & ~slab->returned), sum);
+    pages_uncount_returned(slab, hak_word_count(pages & ~slab->returned), sum);
     return bytes;
 }
 
@@ -372,7 +401,7 @@ size_t hak_slab_sweep_claimed(struct hak_slab *slab, bool all) {
     uint64_t wanted = all ? pages : pages & slab->cold;
     size_t bytes = wanted ? pages_return(slab, wanted, !all) : 0;
     slab->cold = pages & ~slab->returned;
-    pages_count(slab, hak_word_count(slab->cold), NULL);
+    pages_uncount_returned(slab, hak_word_count(slab->cold), NULL);
     return bytes;
 }
 

@@ -172,7 +172,7 @@ void hak_slab_records_own(struct hak_slab *slab, struct hak_heap *heap);
 
 /* Takes up to a window of free blocks of one word, if it can that at the cursor, which it moves there: the taken bits; 0
  * when all words are empty. The caller holds the claim. The row is armed for an event when all that the program now holds
- * has been freed. *opened_bytes grows by what is handed out for the first time. */
+ * has been freed. *opened_bytes grows by what is handed out for the first time; NULL: rather 0 than that. */
 uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, uint32_t *count, int64_t *sum, uint64_t *opened_bytes);
 
 /* Takes in what strangers gave back; returns how many blocks. A block that is free already ends the program. */

@@ -1,6 +1,9 @@
 /* crash.c - the crash report's signal handlers.
  *
  * Owns:      the actions that stood before ours, and a signal stack for the main thread.
+ * Layers:    two entries, `first` and `second`, each with what stood there before it. A program's handler that came after the
+ *            first is what the second calls. When that handler puts back what it had found (the first) and returns, the
+ *            fault comes again, to the first, and goes on to what was there before everything. There is no third.
  * Borrows:   what is known of an address: a function that the front registers, since watch stands below it.
  * Threads:   any; a thread that crashes in its report leaves it and goes on to the program's own handling.
  * Invariant: whatever would have happened without us happens after us: the handler that stood there is called, or
@@ -14,6 +17,7 @@
 #endif
 #include "watch/crash.h"
 
+#include "base/atomic.h"
 #include "os/os.h"
 
 #include <errno.h>
@@ -28,8 +32,11 @@ static const int signals[] = { SIGSEGV, SIGBUS, SIGABRT };
 static const char signal_names[][8] = { "SIGSEGV", "SIGBUS", "SIGABRT" };
 enum { SIGNAL_COUNT = 3 };
 
-static struct sigaction before[SIGNAL_COUNT]; /* what stood there when ours were installed */
-static hak_describe_function *describe_address;
+enum { LAYERS = 2, NOT_YET = 0, INSTALLING = 1, INSTALLED = 2 };
+static struct sigaction before[LAYERS][SIGNAL_COUNT]; /* what stood there when ours were installed */
+static hak_atomic_u32 installed[LAYERS][SIGNAL_COUNT];
+static hak_describe_function *describe_address; /* NULL: no crash report is wanted */
+static hak_crash_function *listener;
 static unsigned reporting_tid; /* the thread that is in a guarded report, 0: none */
 static sigjmp_buf way_back;    /* its */
 static HAK_ALIGNED(16) char stack_bytes[STACK_BYTES];
@@ -60,11 +67,16 @@ static uintptr_t instruction_get(const ucontext_t *context) {
     return (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
 }
 
-static const char *access_name(const ucontext_t *context) {
+static enum hak_crash_access access_get(const ucontext_t *context) {
     long error = context->uc_mcontext.gregs[REG_ERR];
     if (context->uc_mcontext.gregs[REG_TRAPNO] != PAGE_FAULT)
-        return "access to";
-    return error & FAULT_FETCH ? "jump to" : error & FAULT_WRITE ? "write to" : "read of";
+        return HAK_CRASH_ACCESS;
+    return error & FAULT_FETCH ? HAK_CRASH_JUMP : error & FAULT_WRITE ? HAK_CRASH_WRITE : HAK_CRASH_READ;
+}
+
+static void frame_get(const ucontext_t *context, struct hak_crash *crash) {
+    crash->stack = (uintptr_t)context->uc_mcontext.gregs[REG_RSP];
+    crash->frame = (uintptr_t)context->uc_mcontext.gregs[REG_RBP];
 }
 
 /* An address that is no address at all (not canonical) is not told by the kernel: it says 0. */
@@ -83,9 +95,30 @@ static uintptr_t instruction_get(const ucontext_t *context) {
     return (uintptr_t)context->uc_mcontext.pc;
 }
 
-static const char *access_name(const ucontext_t *context) {
-    (void)context;
-    return "access to";
+/* The kernel appends records to the context; one of them holds the syndrome of the exception. */
+static enum hak_crash_access access_get(const ucontext_t *context) {
+    enum { SYNDROME_MAGIC = 0x45535201, INSTRUCTION_ABORT = 0x20, DATA_ABORT = 0x24, WRITE_NOT_READ = 1 << 6 };
+    const unsigned char *at = (const void *)context->uc_mcontext.__reserved, *end = at + sizeof context->uc_mcontext.__reserved;
+    while (at + 16 <= end) {
+        uint32_t magic, bytes;
+        uint64_t syndrome;
+        __builtin_memcpy(&magic, at, 4);
+        __builtin_memcpy(&bytes, at + 4, 4);
+        __builtin_memcpy(&syndrome, at + 8, 8);
+        if (magic == SYNDROME_MAGIC) {
+            unsigned kind = syndrome >> 26 & 0x3e; /* the lowest bit says at which level */
+            if (kind == INSTRUCTION_ABORT) return HAK_CRASH_JUMP;
+            return kind != DATA_ABORT ? HAK_CRASH_ACCESS : syndrome & WRITE_NOT_READ ? HAK_CRASH_WRITE : HAK_CRASH_READ;
+        }
+        if (magic == 0 || bytes < 8) break;
+        at += bytes;
+    }
+    return HAK_CRASH_ACCESS;
+}
+
+static void frame_get(const ucontext_t *context, struct hak_crash *crash) {
+    crash->stack = (uintptr_t)context->uc_mcontext.sp;
+    crash->frame = (uintptr_t)context->uc_mcontext.regs[29];
 }
 
 static bool address_is_known(const siginfo_t *info, const ucontext_t *context) {
@@ -95,6 +128,18 @@ static bool address_is_known(const siginfo_t *info, const ucontext_t *context) {
 #endif
 
 /* --- the report ------------------------------------------------------------------------------------ */
+
+static const char access_names[][12] = { "access to", "read of", "write to", "jump to" };
+
+static void tell_listener(int signal, const siginfo_t *info, const ucontext_t *context) {
+    hak_crash_function *told = __atomic_load_n(&listener, __ATOMIC_ACQUIRE);
+    if (!told || signal == SIGABRT || info->si_code <= 0 || !address_is_known(info, context))
+        return;
+    struct hak_crash crash = { .address = (uintptr_t)info->si_addr, .access = access_get(context),
+                               .instruction = instruction_get(context) };
+    frame_get(context, &crash);
+    told(&crash);
+}
 
 static void text_address(struct hak_text *text, uintptr_t address) {
     size_t used = text->used;
@@ -131,7 +176,7 @@ static void report(int signal, const siginfo_t *info, const ucontext_t *context)
     } else {
         uintptr_t address = (uintptr_t)info->si_addr;
         if (address_is_known(info, context)) {
-            hak_text_format(&text, ": %s %p by the instruction at %p: ", access_name(context), info->si_addr,
+            hak_text_format(&text, ": %s %p by the instruction at %p: ", access_names[access_get(context)], info->si_addr,
                             (void *)instruction_get(context));
             text_address(&text, address);
         } else {
@@ -155,8 +200,8 @@ static void default_restore(int signal, const siginfo_t *info) {
         raise(signal);
 }
 
-static void go_on(int signal, siginfo_t *info, void *context) {
-    struct sigaction *action = &before[signal_index(signal)];
+static void go_on(unsigned layer, int signal, siginfo_t *info, void *context) {
+    struct sigaction *action = &before[layer][signal_index(signal)];
     if (action->sa_flags & SA_SIGINFO) {
         void (*handler)(int, siginfo_t *, void *) = action->sa_sigaction;
         if (action->sa_flags & (int)SA_RESETHAND)
@@ -181,15 +226,18 @@ static void report_guarded(int signal, const siginfo_t *info, const ucontext_t *
     /* relaxed: the words are compared with the reader's own thread only, and way_back is read by its writer */
     bool guarded = __atomic_compare_exchange_n(&reporting_tid, &nobody, tid, false, __ATOMIC_RELAXED,
                                                __ATOMIC_RELAXED);
-    if (!guarded || sigsetjmp(way_back, 1) == 0)
-        report(signal, info, context);
+    if (!guarded || sigsetjmp(way_back, 1) == 0) {
+        tell_listener(signal, info, context);
+        if (__atomic_load_n(&describe_address, __ATOMIC_RELAXED))
+            report(signal, info, context);
+    }
     if (guarded)
         __atomic_store_n(&reporting_tid, 0, __ATOMIC_RELAXED);
 }
 
 /* The signals blocked as the kernel would have them for the handler that stood here. */
-static void mask_of_before(int signal, const ucontext_t *context) {
-    const struct sigaction *action = &before[signal_index(signal)];
+static void mask_of_before(unsigned layer, int signal, const ucontext_t *context) {
+    const struct sigaction *action = &before[layer][signal_index(signal)];
     sigset_t only;
     sigemptyset(&only);
     sigaddset(&only, signal);
@@ -199,16 +247,24 @@ static void mask_of_before(int signal, const ucontext_t *context) {
         sigprocmask(SIG_BLOCK, &only, NULL);
 }
 
-static void on_signal(int signal, siginfo_t *info, void *context) {
+static void handle(unsigned layer, int signal, siginfo_t *info, void *context) {
     int error = errno;
     unsigned tid = hak_os_tid();
     if (__atomic_load_n(&reporting_tid, __ATOMIC_RELAXED) == tid)
         siglongjmp(way_back, 1);
     report_guarded(signal, info, context, tid);
-    mask_of_before(signal, context);
+    mask_of_before(layer, signal, context);
     errno = error;
-    go_on(signal, info, context);
+    go_on(layer, signal, info, context);
     errno = error;
+}
+
+static void on_signal_first(int signal, siginfo_t *info, void *context) { handle(0, signal, info, context); }
+static void on_signal_second(int signal, siginfo_t *info, void *context) { handle(1, signal, info, context); }
+
+static bool is_ours(const struct sigaction *action) {
+    return (action->sa_flags & SA_SIGINFO) &&
+           (action->sa_sigaction == on_signal_first || action->sa_sigaction == on_signal_second);
 }
 
 /* --- start ----------------------------------------------------------------------------------------- */
@@ -223,20 +279,45 @@ static void stack_give(void) {
     }
 }
 
+/* Ours in front of what is there. A handler of the program that has no stack of its own for signals gets none. */
+static void install(unsigned layer, int signal) {
+    struct sigaction *there = &before[layer][signal_index(signal)];
+    uint32_t not_yet = NOT_YET;
+    if (!hak_cas(&installed[layer][signal_index(signal)], &not_yet, INSTALLING) || sigaction(signal, NULL, there) != 0)
+        return;
+    bool is_default = !(there->sa_flags & SA_SIGINFO) && (there->sa_handler == SIG_DFL || there->sa_handler == SIG_IGN);
+    struct sigaction action = { .sa_sigaction = layer == 0 ? on_signal_first : on_signal_second };
+    action.sa_flags = SA_SIGINFO | (int)SA_NODEFER | (there->sa_flags & SA_RESTART) |
+                      (is_default ? SA_ONSTACK : there->sa_flags & SA_ONSTACK);
+    /* nothing comes in between but a fault of the report itself, which leads to handle() again */
+    sigfillset(&action.sa_mask);
+    for (unsigned j = 0; j < SIGNAL_COUNT; j++)
+        sigdelset(&action.sa_mask, signals[j]);
+    sigaction(signal, &action, NULL);
+    hak_store_release(&installed[layer][signal_index(signal)], INSTALLED);
+}
+
 void hak_crash_at_start(hak_describe_function *describe) {
     int error = errno;
-    describe_address = describe;
+    __atomic_store_n(&describe_address, describe, __ATOMIC_RELAXED);
     stack_give();
+    for (unsigned i = 0; i < SIGNAL_COUNT; i++)
+        install(0, signals[i]);
+    errno = error;
+}
+
+void hak_crash_listen(hak_crash_function *told) {
+    int error = errno;
+    __atomic_store_n(&listener, told, __ATOMIC_RELEASE);
     for (unsigned i = 0; i < SIGNAL_COUNT; i++) {
-        if (sigaction(signals[i], NULL, &before[i]) != 0)
+        struct sigaction now;
+        if (signals[i] == SIGABRT || hak_load_relaxed(&installed[1][i]) != NOT_YET)
             continue;
-        struct sigaction action = { .sa_sigaction = on_signal };
-        action.sa_flags = SA_SIGINFO | SA_ONSTACK | (int)SA_NODEFER | (before[i].sa_flags & SA_RESTART);
-        /* nothing comes in between but a fault of the report itself, which leads to on_signal again */
-        sigfillset(&action.sa_mask);
-        for (unsigned j = 0; j < SIGNAL_COUNT; j++)
-            sigdelset(&action.sa_mask, signals[j]);
-        sigaction(signals[i], &action, NULL);
+        uint32_t first = hak_load_acquire(&installed[0][i]);
+        if (first == NOT_YET)
+            install(0, signals[i]);
+        else if (first == INSTALLED && sigaction(signals[i], NULL, &now) == 0 && !is_ours(&now))
+            install(1, signals[i]);
     }
     errno = error;
 }

@@ -1,9 +1,9 @@
 /* crash.h - on SIGSEGV, SIGBUS and SIGABRT say what is known of the address, then let things take their course.
  *
- * Only with HAKMEM_CRASH_REPORT=1. A handler that the program installs later replaces ours, and then nothing is
- * said: staying in front of it would mean to interpose sigaction, and a program that looks at what it had
- * installed would find something else. Programs that install their handler only where none is (Rust's, for
- * stack overflow) find ours and leave it.
+ * HAKMEM_CRASH_REPORT=1: all three, from the start. A handler that the program installs later replaces ours, and then nothing
+ * is said. Programs that install their handler only where none is (Rust's, for stack overflow) find ours and leave it.
+ * Guarded blocks (guard.h) listen to the first two from the first of them on, and once more in front of a handler that came
+ * later. The program's is called after ours in either case; a program that looks at what it had installed finds ours.
  */
 #ifndef HAK_WATCH_CRASH_H
 #define HAK_WATCH_CRASH_H
@@ -21,6 +21,19 @@ typedef bool hak_describe_function(uintptr_t address, struct hak_text *text);
 
 /* At start, when the option is set. */
 void hak_crash_at_start(hak_describe_function *describe);
+
+/* An access that the processor refused. */
+enum hak_crash_access { HAK_CRASH_ACCESS, HAK_CRASH_READ, HAK_CRASH_WRITE, HAK_CRASH_JUMP };
+struct hak_crash {
+    uintptr_t address;
+    enum hak_crash_access access;
+    uintptr_t instruction, stack, frame; /* of the thread, there */
+};
+
+/* Told of each, in the handler, before anything else is said or done. One listener; called again it sees to it that a handler
+ * of the program which came since does not stand in the way: once. */
+typedef void hak_crash_function(const struct hak_crash *crash);
+void hak_crash_listen(hak_crash_function *told);
 
 #ifdef __cplusplus
 }

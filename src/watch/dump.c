@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "os/descriptor.h"
+#include "os/mappings.h"
 #include "os/os.h"
 
 #include <errno.h>
@@ -43,7 +44,7 @@ static int table_write(int fd, const char *name, const struct hak_table *table) 
 }
 
 static int file_copy(int fd, const char *name, const char *path) {
-    char bytes[PIECE];
+    static char bytes[PIECE];
     int from = hak_os_open_read(path), error = 0;
     if (from < 0) return 0; /* no /proc: the dump says less */
     for (long got; !error && (got = hak_os_read(from, bytes, sizeof bytes)) > 0;)
@@ -54,32 +55,24 @@ static int file_copy(int fd, const char *name, const char *path) {
 
 /* The first page of each mapped file: ELF header, program headers, build id. Read through the kernel, which refuses where
  * memory is gone meanwhile. */
+struct files {
+    int fd, error;
+};
+
+static bool file_write(const struct hak_mapping *mapping, void *context) {
+    static char page[PIECE];
+    struct files *files = context;
+    bool is_start = mapping->offset == 0 && mapping->path[0] == '/';
+    if (is_start && hak_os_read_self(mapping->low, page, sizeof page) && memcmp(page, "\177ELF", 4) == 0)
+        files->error = section_write(files->fd, "file", MEMORY, mapping->low, page, sizeof page);
+    return !files->error;
+}
+
 static int files_write(int fd) {
-    char text[PIECE], page[PIECE];
-    size_t held = 0;
-    int maps = hak_os_open_read("/proc/self/maps"), error = 0;
-    if (maps < 0) return 0;
-    while (!error) {
-        long got = hak_os_read(maps, text + held, sizeof text - held);
-        if (got <= 0) break;
-        held += (size_t)got;
-        size_t line = 0;
-        for (size_t i = 0; i < held && !error; i++) {
-            if (text[i] != '\n') continue;
-            uintptr_t low = 0;
-            size_t at = line;
-            for (; at < i && text[at] != '-'; at++) low = low * 16 + (uintptr_t)(text[at] <= '9' ? text[at] - '0' : text[at] - 'a' + 10);
-            bool is_start = memmem(text + line, i - line, " 00000000 ", 10) && memchr(text + line, '/', i - line);
-            if (is_start && hak_os_read_self(low, page, sizeof page) && memcmp(page, "\177ELF", 4) == 0)
-                error = section_write(fd, "file", MEMORY, low, page, sizeof page);
-            line = i + 1;
-        }
-        if (line == 0 && held == sizeof text) break;
-        memmove(text, text + line, held - line);
-        held -= line;
-    }
-    hak_os_close(maps);
-    return error;
+    static char text[PIECE]; /* who writes a dump is alone; it may be on a small stack, in a signal's handler */
+    struct files files = { fd, 0 };
+    hak_os_mappings(text, sizeof text, file_write, &files);
+    return files.error;
 }
 
 /* Chunk structs, slab headers and the rows that are in use: who lives on which page. */
@@ -119,6 +112,7 @@ static int all_write(int fd, const char *reason) {
         const struct hak_table *table;
     } all[] = { { "stacks", &published->stacks },     { "frames", &published->frames },   { "live", &published->live },
                 { "threads", &published->threads },   { "timeline", &published->timeline }, { "classes", &published->classes },
+                { "guards", &published->guards },     { "guard_faults", &published->guard_faults },
                 { "counter_names", &published->counter_names }, { "counters", &published->counters } };
     for (unsigned i = 0; i < sizeof all / sizeof *all && !error; i++) error = table_write(fd, all[i].name, all[i].table);
     if (!error) error = slabs_write(fd);
@@ -130,9 +124,9 @@ static int all_write(int fd, const char *reason) {
 /* --- its name --- */
 
 static void name_program(struct hak_text *text) {
-    char command[PIECE];
+    char command[64];
     int fd = hak_os_open_read("/proc/self/comm");
-    long got = fd < 0 ? 0 : hak_os_read(fd, command, 64);
+    long got = fd < 0 ? 0 : hak_os_read(fd, command, sizeof command);
     if (fd >= 0) hak_os_close(fd);
     for (long i = 0; i < got && command[i] != '\n'; i++)
         hak_text_char(text, command[i] == '/' || (unsigned char)command[i] <= ' ' ? '_' : command[i]);
@@ -144,6 +138,16 @@ static bool is_folder(const char *path) {
     return length && (path[length - 1] == '/' || hak_os_is_folder(path));
 }
 
+void hak_dump_name(struct hak_text *text, const char *path, const char *reason) {
+    hak_text_str(text, path);
+    if (is_folder(path)) {
+        if (path[strlen(path) - 1] != '/') hak_text_char(text, '/');
+        name_program(text);
+        hak_text_format(text, ".%u.%s.hakdump", hak_os_pid(), reason);
+    }
+    hak_text_end(text);
+}
+
 int hak_dump_write(const char *path, const char *reason) {
     static hak_atomic_u32 busy;
     uint32_t epoch = hak_load_relaxed(&hak_epoch), seen = hak_load_relaxed(&busy); /* a vanished thread's is nobody's */
@@ -152,13 +156,7 @@ int hak_dump_write(const char *path, const char *reason) {
     if (seen == epoch || !hak_cas(&busy, &seen, epoch)) return -EBUSY;
     hak_publish_tick(hak_os_clock_ms());
     struct hak_text text = HAK_TEXT(name);
-    hak_text_str(&text, path);
-    if (is_folder(path)) {
-        if (path[strlen(path) - 1] != '/') hak_text_char(&text, '/');
-        name_program(&text);
-        hak_text_format(&text, ".%u.%s.hakdump", hak_os_pid(), reason);
-    }
-    hak_text_end(&text);
+    hak_dump_name(&text, path, reason);
     int error = text.used >= sizeof name - 1 ? -ENAMETOOLONG : 0, fd = error ? error : hak_os_open_standing(name);
     bool standing = fd != HAK_DESCRIPTOR_NONE;
     if (!error && !standing) {

@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #define HAK_PUBLISHED_MAGIC UINT64_C(0x314255504d454b48) /* "HKEMPUB1" */
-enum { HAK_PUBLISHED_VERSION = 1, HAK_COUNT_UNIT = 1024, HAK_STACK_FRAMES_MAX = 64, HAK_AGE_COUNT = 12 };
+enum { HAK_PUBLISHED_VERSION = 1, HAK_COUNT_UNIT = 1024, HAK_STACK_FRAMES_MAX = 64, HAK_AGE_COUNT = 12, HAK_GUARD_FRAMES_MAX = 32 };
 
 /* One table: address 0 until recording first began. `used`: rows from here on were never used (a ring: rows written). */
 struct hak_table {
@@ -78,6 +78,38 @@ struct hak_thread_row {
     uint64_t alloc_count, alloc_bytes; /* sums, of what it allocated */
     uint64_t free_count, free_bytes;   /* of what it freed */
     uint64_t alloc_samples;
+};
+
+/* Who did something to a guarded block, and from where. Frames are return addresses (look up address - 1), but for the first
+ * of a fault, which is the instruction itself. */
+struct hak_guard_event {
+    uint64_t time_ns;
+    uint32_t tid, frame_count;         /* tid 0: it did not happen */
+    char name[16];
+    uint64_t frame[HAK_GUARD_FRAMES_MAX];
+};
+
+/* A place for a guarded block. It lies in the middle of pages that nobody may touch. */
+enum hak_guard_state { HAK_GUARD_UNUSED, HAK_GUARD_BUSY, HAK_GUARD_LIVE, HAK_GUARD_FREED };
+struct hak_guard_row {
+    uint32_t sequence;
+    uint32_t state;                    /* enum hak_guard_state, of the block that is there or was there last */
+    uint64_t low, high;                /* of the place; its block lies at one of its ends */
+    uint64_t block, requested_bytes;
+    uint64_t serial;                   /* guarded blocks that were made before */
+    struct hak_guard_event alloc, free;
+};
+
+/* What a guarded block was misused by. */
+enum hak_guard_kind { HAK_GUARD_OVERFLOW = 1, HAK_GUARD_UNDERFLOW, HAK_GUARD_AFTER_FREE, HAK_GUARD_DOUBLE_FREE, HAK_GUARD_BAD_FREE,
+                      HAK_GUARD_OTHER };
+enum hak_guard_access { HAK_GUARD_ACCESS, HAK_GUARD_READ, HAK_GUARD_WRITE, HAK_GUARD_JUMP, HAK_GUARD_FREE };
+struct hak_guard_fault {
+    uint32_t sequence;
+    uint32_t kind, access;             /* enum hak_guard_kind, enum hak_guard_access */
+    uint32_t row;                      /* of the table of guards */
+    uint64_t address;                  /* that was touched, or passed to the library */
+    struct hak_guard_event at;
 };
 
 /* Every timeline_ms, on visits. When the table is full every second row goes and timeline_ms doubles (table's sequence). */
@@ -158,12 +190,14 @@ struct hak_published {
     uint64_t lost_live, lost_stacks, lost_threads;  /* samples that found a table full (live: not recorded at all; else row 0) */
     uint64_t lost_bytes;                            /* weighted, of lost_live */
     uint64_t lost_block;                            /* samples for which no watched block could be had */
-    uint64_t thinned;                               /* times that the rate was doubled because the live table was full */
+    uint64_t thinned;                               /* rounds in which the rate doubled because the live table filled up */
     uint64_t dumps;                                 /* written */
-    uint64_t guarded_live, guarded_freed;           /* guarded blocks that live, and that are kept unmapped */
+    uint64_t guarded_live, guarded_freed;           /* guarded blocks that live; places whose block was freed and stays untouchable */
     uint64_t stack_walks, stack_unwinds, stack_repeats; /* how the stacks were had */
     struct hak_table learn; /* one row, from the first look at learning on: a uint64_t that is odd while the rest is written,
                                then struct hak_learn_stats of hakmem.h */
+    struct hak_table guards, guard_faults;          /* rows of guarded blocks; what was found wrong with them, the first 16 */
+    uint64_t guarded, guard_short, guard_found;     /* blocks guarded so far; those that could not be; misuses found */
 };
 
 extern struct hak_published hakmem_published;

@@ -3,8 +3,8 @@
  * Owns:      the published struct; the tables of live samples and threads (own mappings, made when sampling first begins).
  * Threads:   any. A live row belongs to who took it from the free rows, then to whom the exchange of its number gives it; its
  *            `sequence` is odd while it is written, for readers in other processes. Sums are relaxed additions.
- * Bounds:    tables do not grow. A sample that finds no free row is in the process's totals, in no stack's; lost_live and
- *            lost_bytes say how many.
+ * Bounds:    tables do not grow. The live one is kept from filling up (thin.c). A sample that finds no free row all the same is
+ *            in the process's totals, in no stack's; lost_live and lost_bytes say how many.
  */
 #include "watch/sampler.h"
 
@@ -27,6 +27,7 @@ static hak_atomic_u64 live_free;   /* the first free row + 1, and a tag against 
 static struct hak_thread_row *threads;
 
 static hak_atomic_i64 live_bytes;
+static hak_atomic_u32 live_count;
 
 static hak_sample_function *observers[2][HAK_OBSERVER_MAX]; /* of alloc, of free */
 static hak_atomic_u32 observer_count;
@@ -96,6 +97,7 @@ bool hak_record_start(void) {
 /* --- live rows --- */
 
 static uint32_t row_take(void) {
+    hak_add(&live_count, 1);
     uint64_t head = hak_load_acquire(&live_free);
     while ((uint32_t)head != 0) {
         uint64_t next = (head & ~UINT64_C(0xffffffff)) + (UINT64_C(1) << 32);
@@ -104,12 +106,16 @@ static uint32_t row_take(void) {
     }
     uint64_t *used = &hakmem_published.live.used, at = __atomic_load_n(used, __ATOMIC_RELAXED);
     do
-        if (at >= hakmem_published.live.capacity) return 0;
+        if (at >= hakmem_published.live.capacity) {
+            hak_add(&live_count, -1u);
+            return 0;
+        }
     while (!__atomic_compare_exchange_n(used, &at, at + 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     return (uint32_t)at + 1;
 }
 
 static void row_give(uint32_t number) {
+    hak_add(&live_count, -1u);
     uint64_t head = hak_load_relaxed(&live_free), next;
     do {
         hak_store_relaxed(&live_next[number - 1], (uint32_t)head);
@@ -118,15 +124,6 @@ static void row_give(uint32_t number) {
 }
 
 struct hak_live_row *hak_record_row(uint32_t number) { return &live[number - 1]; }
-
-/* A reader that finds `sequence` even and the same before and after has a whole row. */
-static void row_write_begin(uint32_t *sequence) {
-    __atomic_store_n(sequence, *sequence + 1, __ATOMIC_RELAXED);
-#ifndef __SANITIZE_THREAD__ /* which knows no fences; the readers are other processes */
-    __atomic_thread_fence(__ATOMIC_RELEASE);
-#endif
-}
-static void row_write_end(uint32_t *sequence) { __atomic_store_n(sequence, *sequence + 1, __ATOMIC_RELEASE); }
 
 /* --- threads --- */
 
@@ -140,11 +137,11 @@ static uint32_t thread_row(void) {
         }
     while (!__atomic_compare_exchange_n(&published->threads.used, &at, at + 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     struct hak_thread_row *row = &threads[at];
-    row_write_begin(&row->sequence);
+    hak_row_write_begin(&row->sequence);
     row->tid = hak_os_tid();
     hak_os_thread_name(row->name);
     row->first_ns = hak_os_clock_ns();
-    row_write_end(&row->sequence);
+    hak_row_write_end(&row->sequence);
     return (uint32_t)at;
 }
 
@@ -153,9 +150,9 @@ static void thread_name_again(struct hak_thread_row *row) {
     char name[16];
     hak_os_thread_name(name);
     if (memcmp(name, row->name, sizeof name) == 0) return;
-    row_write_begin(&row->sequence);
+    hak_row_write_begin(&row->sequence);
     memcpy(row->name, name, sizeof name);
-    row_write_end(&row->sequence);
+    hak_row_write_end(&row->sequence);
 }
 
 /* --- a sample's birth --- */
@@ -207,7 +204,7 @@ static void sums_alloc(struct hak_stack_row *stack, struct hak_thread_row *threa
 }
 
 static void row_write(struct hak_live_row *row, const struct hak_sample *sample, uint32_t serial, size_t from_bytes) {
-    row_write_begin(&row->sequence);
+    hak_row_write_begin(&row->sequence);
     row->state = 1;
     row->stack = sample->stack;
     row->thread = sample->thread;
@@ -221,16 +218,17 @@ static void row_write(struct hak_live_row *row, const struct hak_sample *sample,
     row->birth_bytes = sample->birth_bytes;
     row->key = sample->key;
     row->class_index = sample->class_index;
-    row->guarded = 0;
+    row->guarded = sample->is_guarded;
     row->next = 0;
     row->serial = serial;
     row->from_bytes = from_bytes;
-    row_write_end(&row->sequence);
+    hak_row_write_end(&row->sequence);
 }
 
 uint32_t hak_record_alloc(struct hak_heap *heap, struct hak_watch *watch, struct hak_sample *sample, size_t from_bytes,
                           struct hak_stack_here here, bool with_stack) {
     struct hak_stack_call call;
+    hak_thin_step(&watch->random);
     sample->stack = hak_stack_take(here, &watch->bounds, with_stack, &call);
     sample->call = call.address;
     struct hak_caller caller = { (const void *)call.address, call.stack };
@@ -296,32 +294,54 @@ uint32_t hak_record_free(struct hak_heap *heap, uint32_t number, bool known) {
     sample.thread_freed = is_here ? watch->thread : 0;
     sample.is_temporary = sample.thread && sample.thread == sample.thread_freed &&
                           (serial == watch->serial || sample.age_ns < HAK_TEMPORARY_NS);
-    row_write_begin(&row->sequence);
+    hak_row_write_begin(&row->sequence);
     row->state = 0;
     row->block = 0;
-    row_write_end(&row->sequence);
+    hak_row_write_end(&row->sequence);
     row_give(number);
     if (sample.birth_ns >= __atomic_load_n(&hakmem_published.start_ns, __ATOMIC_RELAXED)) sums_free(&sample, grown);
     if (known) observers_tell(1, heap, &sample);
     return next;
 }
 
+uint32_t hak_record_live_count(void) { return hak_load_relaxed(&live_count); }
+double hak_record_weight(uint32_t number) { return bits_double(hak_record_row(number)->weight); }
+
+void hak_record_reweigh(uint32_t number, double weight, uint64_t rate_bytes) {
+    struct hak_live_row *row = hak_record_row(number);
+    uint64_t before = weighted(bits_double(row->weight), row->requested_bytes);
+    hak_add(&live_bytes, (int64_t)weighted(weight, row->requested_bytes) - (int64_t)before);
+    hak_row_write_begin(&row->sequence);
+    row->weight = double_bits(weight);
+    row->rate_bytes = rate_bytes;
+    hak_row_write_end(&row->sequence);
+}
+
+void hak_record_drop(uint32_t number) {
+    struct hak_live_row *row = hak_record_row(number);
+    hak_row_write_begin(&row->sequence);
+    row->state = 0;
+    row->block = 0;
+    hak_row_write_end(&row->sequence);
+    row_give(number);
+}
+
 uint32_t hak_record_next(uint32_t number) { return hak_record_row(number)->next; }
 
 void hak_record_chain(uint32_t number, uint32_t next) {
     struct hak_live_row *row = hak_record_row(number);
-    row_write_begin(&row->sequence);
+    hak_row_write_begin(&row->sequence);
     row->next = next;
-    row_write_end(&row->sequence);
+    hak_row_write_end(&row->sequence);
 }
 
 void hak_record_move(uint32_t number, void *block, size_t bytes) {
     struct hak_live_row *row = hak_record_row(number);
     uint64_t lost = row->requested_bytes > bytes ? row->requested_bytes - bytes : 0;
-    row_write_begin(&row->sequence);
+    hak_row_write_begin(&row->sequence);
     row->block = row->place = (uintptr_t)block;
     row->requested_bytes -= lost;
-    row_write_end(&row->sequence);
+    hak_row_write_end(&row->sequence);
     if (!lost) return;
     uint64_t freed = weighted(bits_double(row->weight), lost); /* part of it went: its bytes, no block */
     hak_add(&live_bytes, -(int64_t)freed);

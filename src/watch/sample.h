@@ -34,14 +34,17 @@ struct hak_sample {
     uint32_t thread_freed;    /* on free: of who freed it */
     bool is_temporary;        /* on free: by the thread that allocated it, nothing allocated between that was sampled, or
                                  within HAK_TEMPORARY_NS */
+    bool is_guarded;          /* on pages of its own */
 };
 
 enum { HAK_TEMPORARY_NS = 1000 * 1000 };
 
 /* Who wants samples. The lowest rate of those wanted is the one in force; stacks are taken if any of them wants them. */
-enum hak_sample_who { HAK_SAMPLE_RECORD, HAK_SAMPLE_LEARN, HAK_SAMPLE_LIFETIMES, HAK_SAMPLE_LARGE, HAK_SAMPLE_WHO_COUNT };
+enum hak_sample_who { HAK_SAMPLE_RECORD, HAK_SAMPLE_LEARN, HAK_SAMPLE_LIFETIMES, HAK_SAMPLE_LARGE, HAK_SAMPLE_GUARD,
+                      HAK_SAMPLE_WHO_COUNT };
 
-/* Mean bytes between samples; 0: wants none any more. Any thread, any time. Other heaps follow at their next visit that
+/* Mean bytes between samples; 0: wants none any more. Of HAK_SAMPLE_GUARD they are guarded (guard.h), and of the others' only as
+ * many as keep to its rate. Any thread, any time. Other heaps follow at their next visit that
  * looks at the clock, every sixteenth at the latest. */
 void hak_sample_want(enum hak_sample_who who, uint64_t rate_bytes, bool stacks);
 

@@ -1,29 +1,34 @@
 /* sampler.c - which allocations are samples.
  *
- * The allocations of a class in a heap are counted already: blocks handed to its bin, less those left there. The next
- * sample is a number on that count. A visit that comes by before it leaves at most as many blocks in the bin as there are
- * to go, so the sampled allocation finds an empty bin and visits, with its own call site on the stack. Nothing is
- * counted for the sake of sampling, a word that is put back needs no redraw, and the fast path does not know.
+ * The allocations of a class in a heap are numbered, and the next sample is a number. Two kinds have numbers of their own:
+ * blocks that visits put into the bin, and blocks above 1 KiB that the heap kept (heap/middle.c). Each kind's number is
+ * counted beside what the heap counts anyway, in `ahead`: set to as much below zero as there is to go, so that the addition
+ * that comes to the sample carries, and only that one comes here. So a visit, and a kept block, cost one addition and a branch
+ * never taken, whether anybody samples or not.
  *
- * Large blocks are drawn one by one. Blocks above 1 KiB that the heap keeps (heap/middle.c) are given back when they are
- * more than there is to go.
+ *   a visit's word that has the sample and n blocks before it: the bin keeps n of them, the others go back
+ *   the next visit, n being 0: the allocation that is asked for is the sample; the word is the bin's, for those after it
  *
- * While sampling is on a heap's chores always wait (its clock stands at 0), so each visit comes here; chores proper are
- * done as often as before. While it is off nothing of this is called.
+ * Numbers do not move when a word is put back: `ahead` goes back with it. Large blocks are counted in bytes, by heap.
  *
- * A class that is split by lifetime (heap/pool.h) has two counts, its own and its pool's: `class_index` may be either's.
+ * A heap follows a new rate among its chores: all its numbers become "the next", and are drawn when they are met.
+ * A class that is split by lifetime (heap/pool.h) has two shelves, its own and its pool's: `shelf_index` may be either's.
  *
  * Owns:      the rate in force, the hooks, each heap's struct hak_watch; for large blocks which row is whose.
  * Threads:   each heap's owner; what large blocks name is exchanged, so that one thread ends a row.
  * Measured:  docs/recording.md.
+ * Rejected:  making each visit "due" and comparing the count there: 15% of an allocation benchmark's time. One number for a
+ *            heap's bytes instead of one for each class: blocks that wait in bins would have to be few.
  */
 #include "watch/sampler.h"
 
 #include "heap/hooks.h"
 #include "memory/large.h"
+#include "memory/outside.h"
 #include "os/os.h"
 #include "rules/options.h"
 #include "watch/draw.h"
+#include "watch/guard.h"
 #include "watch/published.h"
 #include "watch/tray.h"
 
@@ -33,18 +38,21 @@ static hak_atomic_u64 wanted[HAK_SAMPLE_WHO_COUNT]; /* rate << 1 | stacks */
 static hak_atomic_u64 rate_wanted;                   /* the same, of all */
 static hak_atomic_u64 rate_now;                      /* the same, doubled as often as there were too many samples */
 static hak_atomic_u32 doubled, recent;               /* how often; samples since the last look */
-static hak_atomic_u32 generation = 1;                /* moves with the rate */
+static hak_atomic_u32 rows_wanted;                   /* 0: nobody but the guards wants samples, so nothing is noted of them */
 
 uint64_t hak_sample_rate(void) { return hak_load_relaxed(&rate_now) >> 1; }
 static bool stacks_wanted(void) { return hak_load_relaxed(&rate_now) & 1; }
 
 static void rate_set(void) {
     uint64_t all = hak_load_relaxed(&rate_wanted), rate = (all >> 1) << hak_load_relaxed(&doubled);
+    if (rate && rate < hak_thin_rate()) rate = hak_thin_rate();
     hak_store_relaxed(&rate_now, rate << 1 | (all & 1));
-    atomic_fetch_add(&generation, 1); /* after the rate: pairs with draw() */
+    atomic_fetch_add(&hak_hooks.generation, 1); /* after the rate: who draws reads them the other way round */
     __atomic_store_n(&hakmem_published.rate_bytes, rate, __ATOMIC_RELAXED);
-    __atomic_store_n(&hakmem_published.is_on, rate != 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&hakmem_published.is_on, rate && hak_load_relaxed(&rows_wanted), __ATOMIC_RELAXED);
 }
+
+void hak_sample_rate_again(void) { rate_set(); }
 
 /* A program that allocates terabytes a second pays for its samples, not for its bytes. Why the rate moves depends on what
  * was, never on the draws that are pending, so what they are replaced by is as right. */
@@ -92,140 +100,180 @@ struct hak_watch *hak_watch_of(struct hak_heap *heap) {
     return watch;
 }
 
-/* Blocks of the class that this heap gave to the program, the bin being empty or not. */
-static uint64_t allocated(struct hak_heap *heap, unsigned class_index) {
-    uint64_t count = hak_shelf_of(heap, class_index)->handed - hak_word_count(hak_bin_of(heap, class_index)->word);
-    return hak_class_is_middle(class_index) ? count + hak_middle_of(heap, class_index)->handed : count;
+/* `ahead` of who is not to be met; of who is met by the next block. */
+#define NEVER (UINT64_C(1) << 63)
+#define NEXT (~UINT64_C(0))
+
+/* Blocks that may go before the next sample. */
+static uint64_t draw(struct hak_watch *watch, unsigned class_index, uint64_t rate) {
+    return hak_draw_distance(&watch->random, hak_classes[class_index].block_bytes, rate) - 1;
 }
 
-static void draw(struct hak_heap *heap, struct hak_watch *watch, unsigned class_index) {
-    watch->drawn[class_index] = hak_load_acquire(&generation); /* before the rate */
-    uint64_t rate = hak_sample_rate(), bytes = hak_classes[class_index].block_bytes;
-    watch->due[class_index] =
-        allocated(heap, class_index) + (rate ? hak_draw_distance(&watch->random, bytes, rate) - 1 : UINT64_C(1) << 60);
-}
-
-/* The clock stands at 0 for us, and what it would show is its rest: so chores come as often as if nobody looked. */
-static void clock_hold(struct hak_heap *heap) {
-    heap->clock_rest += heap->clock_in;
-    heap->clock_in = 0;
-}
-static void chores(struct hak_heap *heap) {
-    clock_hold(heap);
-    if (HAK_LIKELY((heap->clock_rest > 0) & (heap->batches == 0))) return;
-    hak_visit_chores_due(heap);
-    clock_hold(heap);
+/* Another rate: what is pending is drawn again when it is met. */
+static void follow(struct hak_heap *heap) {
+    heap->follows = hak_load_acquire(&hak_hooks.generation);
+    if (!hak_watch_of(heap)) return;
+    bool on = hak_sample_rate() != 0;
+    for (unsigned i = 1; i < hak_shelf_end(heap); i++) hak_shelf_of(heap, i)->ahead = on ? NEXT : NEVER;
+    for (unsigned i = HAK_SMALL_CLASS_MAX + 1; i < HAK_CLASS_COUNT; i++) hak_middle_of(heap, i)->ahead = on ? (uint32_t)NEXT : 0;
+    heap->large_ahead = on ? NEXT : NEVER;
 }
 
 /* --- small blocks --- */
 
-/* The ordinary block that comes next: on its page the sample would be. A look without the claim, at what is ours. */
-static const void *place_next(struct hak_heap *heap, unsigned class_index) {
-    const struct hak_shelf *shelf = hak_shelf_of(heap, class_index);
-    struct hak_row *row = shelf->current;
-    struct hak_slab *slab = row ? row->slab : hak_slab_named(shelf->partial);
-    if (!slab) return NULL;
-    row = hak_slab_row(slab);
-    for (unsigned i = slab->cursor; i <= slab->last_word; i++) {
-        uint64_t word = hak_load_relaxed(&row->word[i]) & hak_class_valid(hak_slab_class(slab), i);
-        if (word) return row->start + (i * 64 + hak_word_first(word)) * (size_t)row->block_bytes;
-    }
-    return row->start;
+/* Is this sample, drawn at `rate`, one of those that are drawn at the guards' rate? */
+static bool guard_due(struct hak_watch *watch, size_t bytes, uint64_t rate) {
+    uint64_t guard_rate = hak_load_relaxed(&wanted[HAK_SAMPLE_GUARD]) >> 1;
+    if (HAK_LIKELY(guard_rate == 0)) return false;
+    if (guard_rate <= rate) return true;
+    double uniform = (double)(hak_draw_bits(&watch->random) >> 11) * 0x1p-53;
+    return uniform * hak_sample_weight(bytes, guard_rate) < hak_sample_weight(bytes, rate);
 }
 
-/* Reached by tail calls from the exported function: its return address and frame pointer are the caller's. */
-static HAK_NOINLINE void *sample_small(size_t bytes, struct hak_heap *heap, unsigned class_index) {
-    struct hak_stack_here here = HAK_STACK_HERE();
+/* Who asked for an alignment asked for a multiple of it (front/aligned.c). */
+static void *guard_take(struct hak_heap *heap, struct hak_watch *watch, size_t bytes, struct hak_stack_here here,
+                        hak_atomic_u32 **number) {
+    return hak_guard_take(heap, bytes, bytes & -bytes, here, &watch->bounds, &watch->random, number);
+}
+
+/* The sample's block; NULL: the ordinary one, `place`, serves. */
+static HAK_NOINLINE void *sample_small(size_t bytes, struct hak_heap *heap, unsigned class_index, const void *place,
+                                       struct hak_stack_here here) {
+    if (heap->from_address) here = (struct hak_stack_here){ (uintptr_t)heap->from_address, heap->from_stack, 0 };
     struct hak_watch *watch = heap->watch;
     hak_atomic_u32 *number;
     uint64_t rate = hak_sample_rate();
+    size_t usable = hak_classes[class_index].block_bytes, requested = bytes < usable ? bytes : usable;
     watch->busy = 1;
-    void *block = rate ? hak_tray_take(hak_class_plain(class_index), &number) : NULL;
-    if (block) {
-        size_t usable = hak_classes[class_index].block_bytes;
-        struct hak_sample sample = { .block = block, .place = place_next(heap, class_index),
-                                     .requested_bytes = bytes < usable ? bytes : usable, .block_bytes = usable,
+    thread_look(watch);
+    void *guarded = rate && guard_due(watch, usable, rate) ? guard_take(heap, watch, requested, here, &number) : NULL;
+    bool is_noted = hak_load_relaxed(&rows_wanted);
+    void *block = guarded || !rate || !is_noted ? guarded : hak_tray_take(hak_class_plain(class_index), &number);
+    if (block && is_noted) {
+        struct hak_sample sample = { .block = block, .place = place, .requested_bytes = requested, .block_bytes = usable,
                                      .rate_bytes = rate, .weight = hak_sample_weight(usable, rate),
-                                     .class_index = hak_class_plain(class_index) };
-        thread_look(watch);
+                                     .class_index = hak_class_plain(class_index), .is_guarded = guarded != NULL };
         hak_store_release(number, hak_record_alloc(heap, watch, &sample, 0, here, stacks_wanted()));
-    } else if (rate) {
+    } else if (rate && is_noted) {
         __atomic_fetch_add(&hakmem_published.lost_block, 1, __ATOMIC_RELAXED);
     }
     sample_counted();
-    draw(heap, watch, class_index);
     watch->busy = 0;
-    return block ? block : hak_visit_plain(heap, class_index);
-}
-
-static HAK_NOINLINE void *visit_rare(size_t bytes, struct hak_heap *heap, struct hak_watch *watch, unsigned class_index) {
-    watch->rare_bytes = bytes; /* a visit of the coarser class is on the way, if its bin is empty */
-    void *block = hak_visit_plain(heap, class_index);
-    watch->rare_bytes = 0;
     return block;
 }
 
-static void *on_visit(size_t bytes, struct hak_heap *heap, unsigned class_index) {
-    struct hak_watch *watch = hak_watch_of(heap);
-    if (HAK_UNLIKELY(!watch)) {
-        hak_visit_chores_due(heap);
-        return hak_visit_plain(heap, class_index);
-    }
-    chores(heap);
-    if (HAK_UNLIKELY(watch->busy || heap->is_short || hak_bin_of(heap, class_index)->word)) return hak_visit_plain(heap, class_index);
-    const struct hak_shelf *shelf = hak_shelf_of(heap, class_index);
-    if (shelf->rare < HAK_RARE_BLOCKS && !shelf->current &&
-        hak_classes[class_index].coarse != class_index && !watch->rare_bytes)
-        return visit_rare(bytes, heap, watch, class_index);
-    if (watch->rare_bytes) {
-        bytes = watch->rare_bytes;
-        watch->rare_bytes = 0;
-    }
-    if (HAK_UNLIKELY(watch->drawn[class_index] != hak_load_relaxed(&generation))) draw(heap, watch, class_index);
-    uint64_t count = shelf->handed, due = watch->due[class_index]; /* allocated(), the bin being empty */
-    if (hak_class_is_middle(class_index)) count += hak_middle_of(heap, class_index)->handed;
-    if (count >= due) return sample_small(bytes, heap, class_index);
-    void *block = hak_visit_plain(heap, class_index);
-    uint64_t left = due - count - 1;
-    if (HAK_UNLIKELY(left < 64) && block) hak_bin_trim(heap, class_index, (unsigned)left);
-    return block;
+/* The block that was the visit's result goes back to the others of its word. */
+static void bin_return(struct hak_bin *bin, unsigned class_index, const void *block) {
+    size_t index = (size_t)((const char *)block - bin->base) / hak_classes[class_index].block_bytes;
+    __atomic_store_n(&bin->word, bin->word | UINT64_C(1) << index, __ATOMIC_RELEASE);
 }
 
-static void on_kept(struct hak_heap *heap, unsigned class_index) {
+/* `may` of the blocks that the shelf put into the bin, `count` of them still there, may go before the next sample. */
+static void shelf_aim(struct hak_heap *heap, unsigned shelf_index, unsigned count, uint64_t may) {
+    if (may < count) hak_bin_trim(heap, shelf_index, (unsigned)may);
+    hak_shelf_of(heap, shelf_index)->ahead = may < count ? NEXT : NEXT - (may - count);
+}
+
+/* It and on_kept() are reached by tail calls from the exported function: return address and frame pointer are the caller's. */
+static void *on_visited(size_t bytes, struct hak_heap *heap, unsigned shelf_index, void *block) {
+    struct hak_stack_here here = HAK_STACK_HERE();
     struct hak_watch *watch = heap->watch;
-    if (HAK_UNLIKELY(!watch)) {
-        hak_middle_chores(heap);
-        return;
+    struct hak_shelf *shelf = hak_shelf_of(heap, shelf_index);
+    struct hak_bin *bin = hak_bin_of(heap, shelf_index);
+    unsigned count = hak_word_count(bin->word) + 1u; /* `block` among them */
+    uint64_t may = count - 1 - shelf->ahead, rate = hak_sample_rate();
+    if (HAK_UNLIKELY(watch->drawn[shelf_index] != hak_load_acquire(&hak_hooks.generation))) { /* before the rate */
+        watch->drawn[shelf_index] = hak_load_acquire(&hak_hooks.generation);
+        rate = hak_sample_rate();
+        may = rate ? draw(watch, shelf_index, rate) : 0;
     }
-    const struct hak_middle *middle = hak_middle_of(heap, class_index);
-    /* allocated() and what may be allocated without a visit: the bin's blocks fall out of the sum */
-    uint64_t reach = hak_shelf_of(heap, class_index)->handed + middle->handed + hak_middle_count(middle);
-    if (HAK_UNLIKELY((reach > watch->due[class_index]) | (watch->drawn[class_index] != hak_load_relaxed(&generation))))
-        hak_middle_flush_class(heap, class_index);
-    clock_hold(heap);
-    if (HAK_UNLIKELY((heap->clock_rest <= 0) | (heap->batches != 0))) {
-        hak_middle_chores(heap);
-        clock_hold(heap);
+    if (HAK_UNLIKELY(!rate || watch->busy || heap->is_short)) { /* not now; who is busy is asked again */
+        shelf->ahead = rate ? NEXT : NEVER;
+        return block;
     }
+    if (may > 0) {
+        shelf_aim(heap, shelf_index, count - 1, may - 1);
+        return block;
+    }
+    void *sampled = sample_small(bytes, heap, shelf_index, block, here);
+    if (HAK_LIKELY(sampled != NULL)) bin_return(bin, shelf_index, block);
+    shelf_aim(heap, shelf_index, count - (sampled == NULL), draw(watch, shelf_index, rate));
+    return sampled ? sampled : block;
+}
+
+static void *on_kept(size_t bytes, struct hak_heap *heap, unsigned class_index, void *block) {
+    enum { MOST = 1 << 30 };
+    struct hak_stack_here here = HAK_STACK_HERE();
+    struct hak_watch *watch = heap->watch;
+    struct hak_middle *middle = hak_middle_of(heap, class_index);
+    unsigned at = class_index - HAK_SMALL_CLASS_MAX - 1;
+    uint64_t may = 0, rate = hak_sample_rate();
+    if (HAK_UNLIKELY(watch->kept_drawn[at] != hak_load_acquire(&hak_hooks.generation))) {
+        watch->kept_drawn[at] = hak_load_acquire(&hak_hooks.generation);
+        rate = hak_sample_rate();
+        may = rate ? draw(watch, class_index, rate) : 0;
+    }
+    if (HAK_UNLIKELY(!rate || watch->busy || heap->is_short)) {
+        middle->ahead = rate ? (uint32_t)NEXT : 0;
+        return block;
+    }
+    void *sampled = NULL;
+    if (may == 0) {
+        sampled = sample_small(bytes, heap, class_index, block, here);
+        if (HAK_LIKELY(sampled != NULL)) hak_middle_take_back(heap, class_index, block);
+        may = draw(watch, class_index, rate) + 1; /* `block` is not among them, as below it is */
+    }
+    if (may > MOST) { /* drawn anew from there: the draws have no memory */
+        may = MOST;
+        watch->kept_drawn[at] = 0;
+    }
+    middle->ahead = (uint32_t)-may;
+    return sampled ? sampled : block;
 }
 
 /* --- small blocks: free and questions --- */
 
+/* 0: none, or thin.c has it, and ends the row when it finds the number gone. */
+static uint32_t number_take(hak_atomic_u32 *place) {
+    uint32_t number = hak_load_relaxed(place) ? hak_exchange(place, 0) : 0;
+    return number & HAK_NUMBER_MARK ? 0 : number;
+}
+
+static HAK_NOINLINE bool free_guarded(struct hak_heap *heap, void *block, struct hak_stack_here here) {
+    struct hak_stack_bounds bounds = { 0, 0 };
+    hak_atomic_u32 *place = hak_guard_number(block);
+    if (!place) return false;
+    uint32_t number = hak_exchange(place, 0);
+    if (!hak_guard_free(heap, block, here, &bounds)) return false;
+    if (number) hak_record_free(heap, number, true);
+    return true;
+}
+
 static bool on_free(struct hak_heap *heap, void *block) {
+    struct hak_stack_here here = HAK_STACK_HERE();
     struct hak_tray_place place;
+    if (HAK_UNLIKELY(hak_guard_holds(block))) return free_guarded(heap, block, here);
     if (!hak_tray_find(block, &place) || place.start != block || place.is_free) return false;
-    uint32_t number = hak_exchange(place.number, 0);
+    uint32_t number = number_take(place.number);
     if (number) hak_record_free(heap, number, true);
     return hak_tray_give(block);
 }
 
 static size_t bytes_of(const void *block) {
     struct hak_tray_place place;
+    if (hak_guard_holds(block)) return hak_guard_usable(block);
     return hak_tray_find(block, &place) && place.start == block && !place.is_free ? place.bytes : 0;
 }
 
 static bool place_of(const void *address, const char **start, size_t *bytes, bool *is_free) {
     struct hak_tray_place place;
+    const struct hak_guard_row *row = hak_guard_near(address);
+    if (row) {
+        *start = (const char *)(uintptr_t)row->block;
+        *bytes = (size_t)row->requested_bytes;
+        *is_free = row->state == HAK_GUARD_FREED;
+        return address == *start || (uintptr_t)address - (uintptr_t)*start < *bytes;
+    }
     if (!hak_tray_find(address, &place)) return false;
     *start = place.start;
     *bytes = place.bytes;
@@ -235,11 +283,20 @@ static bool place_of(const void *address, const char **start, size_t *bytes, boo
 
 static void on_site(void *block, uintptr_t site) {
     struct hak_tray_place place;
-    uint32_t number = hak_tray_find(block, &place) ? hak_load_relaxed(place.number) : 0;
+    hak_atomic_u32 *numbered = hak_tray_find(block, &place) ? place.number : hak_guard_number(block);
+    uint32_t number = numbered ? hak_load_relaxed(numbered) & ~HAK_NUMBER_MARK : 0;
     if (number) __atomic_store_n(&hak_stack_row_at(hak_record_row(number)->stack)->explicit_site, site, __ATOMIC_RELAXED);
 }
 
-static void on_census(struct hak_census *census) { hak_tray_census(census->live, census->handed); }
+static void on_census(struct hak_census *census) {
+    hak_tray_census(census->live, census->handed);
+    hak_guard_census(census);
+}
+
+static void on_misused(const void *address) {
+    struct hak_stack_here here = HAK_STACK_HERE();
+    if (hak_guard_holds(address)) hak_guard_misused(address, here);
+}
 
 /* --- large blocks: which row is whose, by their first granule; leaves of 1,024 granules --- */
 
@@ -262,25 +319,34 @@ static hak_atomic_u32 *large_number(const void *block, bool make) {
     return numbers ? &numbers[granule & ((1 << LEAF_SHIFT) - 1)] : NULL;
 }
 
-/* Bytes to the next sample are exponential; what is left of them says of each block whether it is one, as if each were drawn. */
-static bool large_hit(struct hak_watch *watch, size_t bytes, uint64_t rate) {
-    uint32_t now = hak_load_relaxed(&generation);
-    if (HAK_UNLIKELY(watch->large_drawn != now)) {
+/* Bytes of large blocks to the next sample are exponential, and rounded up: that changes no answer. */
+static void large_aim(struct hak_heap *heap, struct hak_watch *watch, uint64_t rate) {
+    double bytes = hak_draw_exponential(&watch->random) * (double)rate;
+    heap->large_ahead = rate ? -(uint64_t)(bytes < 0x1p60 ? bytes + 1 : 0x1p60) : NEVER;
+}
+
+static bool large_passes(struct hak_heap *heap, size_t bytes) { return (heap->large_ahead += bytes) < bytes; }
+
+/* `bytes` were counted, and passed the number; is it a sample? The next is drawn: the overshoot is not carried. */
+static bool large_hit(struct hak_heap *heap, struct hak_watch *watch, size_t bytes) {
+    uint32_t now = hak_load_acquire(&hak_hooks.generation);
+    bool is_drawn = watch->large_drawn == now;
+    uint64_t rate = hak_sample_rate();
+    if (HAK_UNLIKELY(!is_drawn)) {
         watch->large_drawn = now;
-        watch->large_left = hak_draw_exponential(&watch->random) * (double)rate;
+        large_aim(heap, watch, rate);
+        if (!large_passes(heap, bytes)) return false;
     }
-    watch->large_left -= (double)bytes;
-    if (HAK_LIKELY(watch->large_left > 0)) return false;
-    watch->large_left = hak_draw_exponential(&watch->random) * (double)rate; /* the overshoot is not carried */
-    return true;
+    large_aim(heap, watch, rate);
+    return rate && !watch->busy;
 }
 
 static HAK_NOINLINE uint32_t large_sample(struct hak_heap *heap, struct hak_watch *watch, void *block, size_t requested,
-                                          size_t drawn, size_t from) {
+                                          size_t drawn, size_t from, bool is_guarded) {
     struct hak_stack_here here = HAK_STACK_HERE();
     uint64_t rate = hak_sample_rate();
     struct hak_sample sample = { .block = block, .place = block, .requested_bytes = requested, .block_bytes = drawn,
-                                 .rate_bytes = rate, .weight = hak_sample_weight(drawn, rate) };
+                                 .rate_bytes = rate, .weight = hak_sample_weight(drawn, rate), .is_guarded = is_guarded };
     watch->busy = 1;
     thread_look(watch);
     uint32_t number = hak_record_alloc(heap, watch, &sample, from, here, stacks_wanted());
@@ -289,80 +355,105 @@ static HAK_NOINLINE uint32_t large_sample(struct hak_heap *heap, struct hak_watc
     return number;
 }
 
+/* Before the block is made: is it a sample, and is that guarded? */
+static void *on_large_apart(struct hak_heap *heap, size_t bytes, size_t align, bool *zeroed) {
+    struct hak_stack_here here = HAK_STACK_HERE();
+    struct hak_watch *watch = heap->watch;
+    uint64_t rate = hak_sample_rate();
+    hak_atomic_u32 *number;
+    watch->large_is_sample = large_hit(heap, watch, bytes) && rate;
+    if (HAK_LIKELY(!watch->large_is_sample) || !guard_due(watch, bytes, rate)) return NULL;
+    thread_look(watch);
+    void *block = hak_guard_take(heap, bytes, align, here, &watch->bounds, &watch->random, &number);
+    if (!block) return NULL;
+    if (hak_load_relaxed(&rows_wanted)) hak_store_release(number, large_sample(heap, watch, block, bytes, bytes, 0, true));
+    *zeroed = true;
+    return block;
+}
+
 static void chain_free(struct hak_heap *heap, uint32_t number, bool known) {
     while (number) number = hak_record_free(heap, number, known);
 }
 
+/* The place of its number, of a block in the window or outside it; the block's end is told. */
+static hak_atomic_u32 *large_place(void *block) {
+    hak_atomic_u32 *number = hak_region_holds(block) ? large_number(block, true) : hak_outside_number(block);
+    if (number && hak_region_holds(block)) hak_large_sampled(hak_granule_at(hak_granule_of(block)));
+    return number;
+}
+
 static void on_large_taken(struct hak_heap *heap, void *block, size_t bytes) {
-    struct hak_watch *watch = hak_watch_of(heap);
-    if (!watch || !hak_region_holds(block)) return;
-    chores(heap);
-    uint64_t rate = hak_sample_rate();
-    size_t usable = hak_large_usable(hak_granule_at(hak_granule_of(block)));
-    hak_atomic_u32 *number = large_number(block, false);
-    if (number && hak_load_relaxed(number)) chain_free(heap, hak_exchange(number, 0), false); /* its free was not seen */
-    if (watch->busy || !rate || !large_hit(watch, usable, rate)) return;
-    number = large_number(block, true);
-    if (number) hak_store_release(number, large_sample(heap, watch, block, bytes, usable, 0));
+    struct hak_watch *watch = heap->watch;
+    bool is_sample = watch->large_is_sample;
+    watch->large_is_sample = false;
+    if (!is_sample || !hak_load_relaxed(&rows_wanted)) return;
+    hak_atomic_u32 *number = large_place(block);
+    if (!number) return;
+    uint32_t stale = number_take(number);
+    if (stale) chain_free(heap, stale, false); /* its end was not seen */
+    hak_store_release(number, large_sample(heap, watch, block, bytes, bytes, 0, false));
 }
 
 static uint32_t large_lift(void *block) {
     hak_atomic_u32 *number = large_number(block, false);
-    return number && hak_load_relaxed(number) ? hak_exchange(number, 0) : 0;
+    return number ? number_take(number) : 0;
 }
 
-static void on_large_freed(struct hak_heap *heap, void *block) {
+static void on_large_end(void *block) {
     uint32_t lifted = large_lift(block);
-    if (lifted) chain_free(heap, lifted, true);
-    if (hak_heap_is_none(heap)) return;
-    chores(heap);
+    if (lifted) chain_free(hak_self, lifted, true);
+}
+static void on_outside_end(uint32_t number) {
+    if (!(number & HAK_NUMBER_MARK)) chain_free(hak_self, number, true);
+}
+void hak_sample_end(uint32_t number) { chain_free(hak_self, number, true); }
+
+hak_atomic_u32 *hak_sample_number(void *block) {
+    struct hak_tray_place place;
+    if (!hak_region_holds(block)) return hak_outside_number(block);
+    if (hak_tray_find(block, &place)) return place.number;
+    return large_number(block, false);
 }
 
 /* Each row of the chain covers what the block grew by when it was drawn; of a block that shrank, what is left of it. */
 static void on_large_lay(struct hak_heap *heap, uint32_t lifted, void *block, size_t old_bytes, size_t bytes) {
     struct hak_watch *watch = hak_heap_is_none(heap) ? NULL : heap->watch;
-    uint64_t rate = hak_sample_rate();
     for (uint32_t at = lifted; at; at = hak_record_next(at)) {
         uint64_t from = hak_record_row(at)->from_bytes;
         hak_record_move(at, block, bytes > from ? bytes - from : 0);
     }
-    if (bytes > old_bytes && watch && rate && !watch->busy && large_hit(watch, bytes - old_bytes, rate)) {
-        uint32_t number = large_sample(heap, watch, block, bytes - old_bytes, bytes - old_bytes, old_bytes);
+    if (bytes > old_bytes && watch && large_passes(heap, bytes - old_bytes) &&
+        large_hit(heap, watch, bytes - old_bytes) && hak_load_relaxed(&rows_wanted)) {
+        uint32_t number = large_sample(heap, watch, block, bytes - old_bytes, bytes - old_bytes, old_bytes, false);
         if (number) {
             hak_record_chain(number, lifted);
             lifted = number;
         }
     }
-    hak_atomic_u32 *place = lifted ? large_number(block, true) : NULL;
+    hak_atomic_u32 *place = lifted ? large_place(block) : NULL;
     if (place) hak_store_release(place, lifted);
     else if (lifted) chain_free(heap, lifted, false);
 }
 
-/* Sampling ends: frees of large blocks are not seen from here on. */
-static void large_forget(void) {
-    for (size_t leaf = 0; leaf < LEAVES; leaf++) {
-        hak_atomic_u32 *numbers = hak_load_acquire(&leaves[leaf]);
-        for (size_t i = 0; numbers && i < (size_t)1 << LEAF_SHIFT; i++)
-            if (hak_load_relaxed(&numbers[i])) chain_free((struct hak_heap *)&hak_heap_none, hak_exchange(&numbers[i], 0), false);
-    }
-}
-
 /* --- on and off --- */
 
-static void hooks_set(bool on) {
-    if (on) {
-        hak_store_relaxed(&hak_hooks.watched_free, on_free);
-        hak_store_relaxed(&hak_hooks.watched_bytes, bytes_of);
-        hak_store_relaxed(&hak_hooks.watched_place, place_of);
-        hak_store_relaxed(&hak_hooks.watched_site, on_site);
-        hak_store_relaxed(&hak_hooks.census, on_census);
-        hak_store_relaxed(&hak_hooks.large_lay, on_large_lay);
-        hak_store_release(&hak_hooks.large_lift, large_lift);
-    }
-    hak_store_relaxed(&hak_hooks.large_taken, on ? on_large_taken : NULL);
-    hak_store_relaxed(&hak_hooks.large_freed, on ? on_large_freed : NULL);
-    hak_store_relaxed(&hak_hooks.kept, on ? on_kept : NULL);
-    hak_store_release(&hak_hooks.visit, on ? on_visit : NULL);
+/* Once: what is told stays true after sampling has ended, and heaps find that out among their chores. */
+static void hooks_set(void) {
+    hak_store_relaxed(&hak_hooks.watched_free, on_free);
+    hak_store_relaxed(&hak_hooks.watched_bytes, bytes_of);
+    hak_store_relaxed(&hak_hooks.watched_place, place_of);
+    hak_store_relaxed(&hak_hooks.watched_site, on_site);
+    hak_store_relaxed(&hak_hooks.watched_misused, on_misused);
+    hak_store_relaxed(&hak_hooks.census, on_census);
+    hak_store_relaxed(&hak_hooks.large_lay, on_large_lay);
+    hak_store_release(&hak_hooks.large_lift, large_lift);
+    hak_store_relaxed(&hak_hooks.large_apart, on_large_apart);
+    hak_store_relaxed(&hak_hooks.large_taken, on_large_taken);
+    __atomic_store_n(&hak_large_on_end, on_large_end, __ATOMIC_RELAXED);
+    __atomic_store_n(&hak_outside_on_end, on_outside_end, __ATOMIC_RELAXED);
+    hak_store_relaxed(&hak_hooks.kept, on_kept);
+    hak_store_relaxed(&hak_hooks.visited, on_visited);
+    hak_store_relaxed(&hak_hooks.follow, follow); /* before rate_set() */
 }
 
 void hak_sample_want(enum hak_sample_who who, uint64_t rate_bytes, bool stacks) {
@@ -373,11 +464,17 @@ void hak_sample_want(enum hak_sample_who who, uint64_t rate_bytes, bool stacks) 
         if (one >> 1 && (!least || one >> 1 < least)) least = one >> 1;
         with_stacks |= one & 1;
     }
-    if (least && !hak_record_start()) least = 0;
+    bool others = false;
+    for (unsigned i = 0; i < HAK_SAMPLE_WHO_COUNT; i++) others |= i != HAK_SAMPLE_GUARD && hak_load_relaxed(&wanted[i]);
+    if (others && !hak_record_start()) {
+        others = false;
+        least = hak_load_relaxed(&wanted[HAK_SAMPLE_GUARD]) >> 1; /* which needs no tables */
+    }
+    hak_store_relaxed(&rows_wanted, others);
     uint64_t before = hak_load_relaxed(&rate_wanted) >> 1;
     hak_store_relaxed(&rate_wanted, least ? least << 1 | with_stacks : 0);
     hak_store_relaxed(&doubled, 0);
-    rate_set();
-    hooks_set(least != 0);
-    if (before && !least) large_forget();
+    if (least != before) hak_thin_clear();
+    if (least) hooks_set();
+    if (HAK_HOOK(follow)) rate_set(); /* else nobody ever sampled */
 }

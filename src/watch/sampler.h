@@ -6,6 +6,7 @@
 #ifndef HAK_WATCH_SAMPLER_H
 #define HAK_WATCH_SAMPLER_H
 
+#include "base/text.h"
 #include "heap/heap.h"
 #include "watch/sample.h"
 #include "watch/stack.h"
@@ -17,12 +18,10 @@ struct hak_watch {
     uint32_t thread;       /* row in the table of threads */
     uint32_t serial;       /* samples that the thread made */
     uint32_t busy;         /* 1: a sample is being taken, whatever is allocated meanwhile is not one */
-    size_t rare_bytes;     /* asked of a class that is served by a coarser one, on the way there */
     struct hak_stack_bounds bounds;
-    double large_left;     /* bytes of large blocks before the next sample */
-    uint32_t large_drawn;  /* generation under which it was drawn */
-    uint32_t drawn[HAK_SHELF_COUNT]; /* by class or pool: generation of the rate under which due was drawn */
-    uint64_t due[HAK_SHELF_COUNT];   /* allocations of it in this heap before the next sample */
+    bool large_is_sample;  /* the large block that is being made */
+    /* generation of the rate under which the next sample's number was drawn: by class or pool, of kept blocks, of large ones */
+    uint32_t drawn[HAK_SHELF_COUNT], kept_drawn[HAK_MIDDLE_CLASSES], large_drawn;
 };
 
 /* --- sampler.c --- */
@@ -32,6 +31,26 @@ struct hak_watch *hak_watch_of(struct hak_heap *heap);
 
 /* Were there too many samples, or few? */
 void hak_sample_tick(uint64_t now_ms);
+/* hak_thin_rate() has risen. */
+void hak_sample_rate_again(void);
+
+/* Where the number of a sampled block stands, whatever it is now; NULL: no sampled block ever was there. */
+hak_atomic_u32 *hak_sample_number(void *block);
+/* Set in a number while thin.c has its row: who takes the number from the block then leaves the row to it. */
+#define HAK_NUMBER_MARK (UINT32_C(1) << 31)
+/* The block of a row was freed, and nobody has said so. */
+void hak_sample_end(uint32_t number);
+
+/* --- published rows --- */
+
+/* A reader that finds `sequence` even and the same before and after has a whole row. */
+HAK_INLINE void hak_row_write_begin(uint32_t *sequence) {
+    __atomic_store_n(sequence, *sequence + 1, __ATOMIC_RELAXED);
+#ifndef __SANITIZE_THREAD__ /* which knows no fences; the readers are other processes */
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+#endif
+}
+HAK_INLINE void hak_row_write_end(uint32_t *sequence) { __atomic_store_n(sequence, *sequence + 1, __ATOMIC_RELEASE); }
 
 /* --- record.c: samples as rows --- */
 
@@ -53,10 +72,24 @@ void hak_record_move(uint32_t number, void *block, size_t bytes);
 /* What is known of a row's block, for reports: false, it is free. */
 struct hak_live_row *hak_record_row(uint32_t number);
 
+/* Rows in use; what one's blocks are, and are from now on; it is given up, uncounted. */
+uint32_t hak_record_live_count(void);
+double hak_record_weight(uint32_t number);
+void hak_record_reweigh(uint32_t number, double weight, uint64_t rate_bytes);
+void hak_record_drop(uint32_t number);
+
 /* Bytes that live samples stand for now. */
 uint64_t hak_record_live_bytes(void);
 /* Sums, times and timeline begin anew; live samples stay. */
 void hak_record_clear(void);
+
+/* --- thin.c: room for further rows --- */
+
+/* Draws a few rows, if there is need. */
+void hak_thin_step(uint64_t *random);
+/* The lowest rate that rows may have; 0: any. */
+uint64_t hak_thin_rate(void);
+void hak_thin_clear(void);
 
 /* --- timeline.c --- */
 
@@ -72,10 +105,17 @@ void hak_publish_start(void);
 /* Every so often the counters' sums. */
 void hak_publish_tick(uint64_t now_ms);
 
+/* --- watch.c --- */
+
+/* A guarded block was misused: writes the dump that is wanted then. 0, -errno, or 1: none is wanted. Its path, or where it would go. */
+int hak_watch_dump_guard(char *path, size_t bytes);
+
 /* --- dump.c --- */
 
 /* 0 or -errno. `path`: a file; or a folder, or a name that ends in '/': then the file's name is made of the program's name,
  * pid and reason. */
 int hak_dump_write(const char *path, const char *reason);
+/* The file's name. */
+void hak_dump_name(struct hak_text *text, const char *path, const char *reason);
 
 #endif

@@ -58,7 +58,7 @@ extern const char __stop_hakmem_text[] __attribute__((visibility("hidden"), weak
 static uintptr_t ours_start, ours_bytes;
 
 /* In a test that is linked with single rooms nothing is known: what is deeper than the hook is left out all the same. */
-static void ours_find(void) {
+void hak_stack_ours_find(void) {
     uintptr_t bytes = (uintptr_t)etext - (uintptr_t)__ehdr_start, program = getauxval(AT_PHDR);
     bool is_program = program - (uintptr_t)__ehdr_start < bytes;
     ours_start = is_program ? (uintptr_t)__start_hakmem_text : (uintptr_t)__ehdr_start;
@@ -91,7 +91,7 @@ bool hak_stack_start(struct hak_published *published, bool small) {
     tails = (void *)(at += sizes[4]);
     trusts = (void *)(at += sizes[5]);
     rows[0].sequence = 2; /* unknown */
-    ours_find();
+    hak_stack_ours_find();
     published->frames = (struct hak_table){ (uintptr_t)frames, sizeof *frames, frame_capacity, 0 };
     published->stacks = (struct hak_table){ (uintptr_t)rows, sizeof *rows, stack_capacity, 1 };
     tables = published;
@@ -230,7 +230,7 @@ static void gather(struct hak_stack_here here, struct hak_stack_bounds *bounds, 
     _Atomic(uint8_t) *trust = &trusts[mix(2, here.address) >> 40 & (TRUSTS - 1)];
     uint8_t trusted = hak_load_relaxed(trust);
     struct gathered walked = { .count = 0 };
-    if (bounded && trusted != TRUST_NEVER) {
+    if (bounded && here.frame && trusted != TRUST_NEVER) {
         walked.count = hak_stack_walk(here, bounds, walked.pc, walked.slot);
         ours_drop(&walked, 0);
         if (walked.count == 0) hak_store_relaxed(trust, TRUST_NEVER);
@@ -282,4 +282,44 @@ uint32_t hak_stack_take(struct hak_stack_here here, struct hak_stack_bounds *bou
     uint32_t row = row_find_or_make(found.pc, offset, found.count);
     if (row && repeats && path_repeats(row, &here, bounds)) path_note(key, row);
     return row;
+}
+
+/* --- frames without a row --- */
+
+static void walk_instead(struct gathered *found, struct hak_stack_here here, struct hak_stack_bounds *bounds) {
+    struct gathered walked;
+    bool bounded = here.stack >= bounds->low && here.stack < bounds->high;
+    if (!bounded && !hak_stack_bounds_find(bounds, here.stack)) return;
+    walked.count = hak_stack_walk(here, bounds, walked.pc, walked.slot);
+    ours_drop(&walked, 0);
+    if (walked.count > found->count) *found = walked;
+}
+
+static unsigned frames_copy(const struct gathered *found, uint64_t *frame, unsigned count_max) {
+    unsigned count = found->count < count_max ? found->count : count_max;
+    for (unsigned i = 0; i < count; i++) frame[i] = found->pc[i];
+    return count;
+}
+
+unsigned hak_stack_frames(struct hak_stack_here here, struct hak_stack_bounds *bounds, uint64_t *frame, unsigned count_max) {
+    struct gathered found;
+    found.count = hak_stack_unwind(found.pc, found.slot);
+    ours_drop(&found, here.stack);
+    if (found.count < 2) walk_instead(&found, here, bounds);
+    return frames_copy(&found, frame, count_max);
+}
+
+unsigned hak_stack_frames_of_signal(struct hak_stack_here here, uint64_t *frame, unsigned count_max) {
+    struct gathered found;
+    unsigned count = hak_stack_unwind(found.pc, found.slot), first = 0;
+    while (first < count && found.pc[first] != here.address) first++; /* the handler's own */
+    found.count = count - first;
+    memmove(found.pc, found.pc + first, found.count * sizeof *found.pc);
+    if (found.count < 2) { /* no unwinder, or it does not know the way out of a handler */
+        struct hak_stack_bounds bounds = { 0, 0 };
+        walk_instead(&found, here, &bounds);
+    }
+    if (found.count) return frames_copy(&found, frame, count_max);
+    frame[0] = here.address;
+    return 1;
 }

@@ -34,6 +34,14 @@ uint32_t hak_stack_take(struct hak_stack_here here, struct hak_stack_bounds *bou
 
 struct hak_stack_row *hak_stack_row_at(uint32_t row);
 
+/* Which code is the library's own, whose frames are left out: for who asks for frames without the tables. */
+void hak_stack_ours_find(void);
+
+/* The frames themselves, by the unwinder, and no row: for few stacks that must be right. How many. */
+unsigned hak_stack_frames(struct hak_stack_here here, struct hak_stack_bounds *bounds, uint64_t *frame, unsigned count_max);
+/* The same for a thread that a signal stopped at `here`, in its handler; the first is here.address itself. */
+unsigned hak_stack_frames_of_signal(struct hak_stack_here here, uint64_t *frame, unsigned count_max);
+
 /* For tests. */
 unsigned hak_stack_walk(struct hak_stack_here here, struct hak_stack_bounds *bounds, uintptr_t *pc, uintptr_t *slot);
 unsigned hak_stack_unwind(uintptr_t *pc, uintptr_t *slot);

@@ -12,6 +12,7 @@
 #include "watch/stack.h"
 
 #include "os/descriptor.h"
+#include "os/mappings.h"
 #include "os/os.h"
 
 #include <unwind.h>
@@ -23,51 +24,31 @@ extern _Unwind_Word hak_unwind_GetCFA(struct _Unwind_Context *) COPY;
 
 /* --- the mapping that a stack lies in --- */
 
-static uintptr_t hex_read(const char **at) {
-    uintptr_t number = 0;
-    for (;; ++*at) {
-        char c = **at;
-        if (c >= '0' && c <= '9') number = number * 16 + (uintptr_t)(c - '0');
-        else if (c >= 'a' && c <= 'f') number = number * 16 + (uintptr_t)(c - 'a') + 10;
-        else return number;
-    }
+struct wanted {
+    uintptr_t address;
+    struct hak_stack_bounds *bounds;
+    bool found;
+};
+
+static bool mapping_look(const struct hak_mapping *mapping, void *context) {
+    struct wanted *wanted = context;
+    if (wanted->address < mapping->low || wanted->address >= mapping->high) return true;
+    *wanted->bounds = (struct hak_stack_bounds){ mapping->low, mapping->high };
+    wanted->found = mapping->is_readable;
+    return false;
 }
 
-/* Lines of /proc/self/maps: "low-high rights ...". Read in pieces; a line that a piece cuts is moved to the front. */
 bool hak_stack_bounds_find(struct hak_stack_bounds *bounds, uintptr_t address) {
     enum { PIECE = 2048 };
-    char text[PIECE + 1];
-    size_t held = 0;
+    char text[PIECE];
+    struct wanted wanted = { address, bounds, false };
     int fd = hak_os_open_read("/proc/self/maps");
-    bool found = false;
     if (fd < 0) return false;
     int asked = hak_os_mapping(fd, address, &bounds->low, &bounds->high);
-    if (asked >= 0) {
-        hak_os_close(fd);
-        return asked == 1;
-    }
-    while (!found) {
-        long got = hak_os_read(fd, text + held, PIECE - held);
-        if (got <= 0) break;
-        held += (size_t)got;
-        size_t line = 0;
-        for (size_t i = 0; i < held && !found; i++) {
-            if (text[i] != '\n') continue;
-            text[i] = 0;
-            const char *at = text + line;
-            uintptr_t low = hex_read(&at), high = *at == '-' ? (at++, hex_read(&at)) : 0;
-            if (address >= low && address < high && at[0] == ' ' && at[1] == 'r') {
-                *bounds = (struct hak_stack_bounds){ low, high };
-                found = true;
-            }
-            line = i + 1;
-        }
-        if (line == 0 && held == PIECE) break; /* no line is that long but for its path, and that is behind */
-        for (size_t i = line; i < held; i++) text[i - line] = text[i];
-        held -= line;
-    }
     hak_os_close(fd);
-    return found;
+    if (asked >= 0) return asked == 1;
+    hak_os_mappings(text, sizeof text, mapping_look, &wanted);
+    return wanted.found;
 }
 
 /* --- frame pointers --- */

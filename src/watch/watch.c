@@ -21,6 +21,16 @@ static _Atomic(uint64_t) rate_asked;   /* of recording, 0: it is off */
 static uint64_t option_seen;  /* of sample_bytes, when rate_asked was set */
 static uint64_t dump_over_mb; /* the next resident size that makes a dump */
 static unsigned pid_started;
+static uint64_t guard_seen;   /* bytes between guarded samples, as asked for last */
+
+static void guard_look(void) {
+    enum { RATE_BITS_MAX = 50 };
+    uint64_t rate = HAK_OPT(guard) * (unsigned __int128)HAK_OPT(sample_bytes) >> RATE_BITS_MAX ? UINT64_C(1) << RATE_BITS_MAX
+                                                                                              : HAK_OPT(guard) * HAK_OPT(sample_bytes);
+    if (HAK_LIKELY(rate == guard_seen)) return;
+    guard_seen = rate;
+    hak_sample_want(HAK_SAMPLE_GUARD, rate, true);
+}
 
 static void record(uint64_t rate_bytes) {
     rate_asked = rate_bytes;
@@ -28,18 +38,32 @@ static void record(uint64_t rate_bytes) {
     hak_sample_want(HAK_SAMPLE_RECORD, rate_bytes, true);
 }
 
-/* HAKMEM_RECORD names a file for the process it was set for; its children's, and other reasons', have a further name. */
+/* `named` is a file for the process it was set for; its children's, and other reasons', have a further name. */
+static void path_make(struct hak_text *path, const char *named, const char *reason, const char *usual) {
+    size_t length = strlen(named);
+    hak_text_str(path, named);
+    bool is_plain = named[length - 1] != '/' && !hak_os_is_folder(named) && strncmp(named, "/dev/", 5) != 0;
+    if (is_plain && hak_os_pid() != pid_started) hak_text_format(path, ".%u", hak_os_pid());
+    if (is_plain && strcmp(reason, usual) != 0) hak_text_format(path, ".%s", reason);
+    hak_text_end(path);
+}
+
 static int dump_automatic(const char *reason) {
     char path[HAK_OPTION_TEXT_BYTES + 64];
     struct hak_text text = HAK_TEXT(path);
-    const char *named = hak_options.record;
-    size_t length = strlen(named);
-    if (!length) return -EINVAL;
-    hak_text_str(&text, named);
-    bool is_plain = named[length - 1] != '/' && !hak_os_is_folder(named) && strncmp(named, "/dev/", 5) != 0;
-    if (is_plain && hak_os_pid() != pid_started) hak_text_format(&text, ".%u", hak_os_pid());
-    if (is_plain && strcmp(reason, "exit") != 0) hak_text_format(&text, ".%s", reason);
-    hak_text_end(&text);
+    if (!hak_options.record[0]) return -EINVAL;
+    path_make(&text, hak_options.record, reason, "exit");
+    return hak_dump_write(path, reason);
+}
+
+int hak_watch_dump_guard(char *path, size_t bytes) {
+    static const char reason[] = "guard";
+    char wanted[HAK_OPTION_TEXT_BYTES + 64];
+    struct hak_text text = HAK_TEXT(wanted), name = { path, 0, bytes };
+    bool has_own = hak_options.guard_dump[0];
+    if (!has_own && !hak_options.record[0]) return 1;
+    path_make(&text, has_own ? hak_options.guard_dump : hak_options.record, reason, has_own ? reason : "exit");
+    hak_dump_name(&name, wanted, reason);
     return hak_dump_write(path, reason);
 }
 
@@ -96,6 +120,7 @@ static void on_tick(struct hak_heap *heap, uint64_t now_ms) {
     hak_publish_tick(now_ms);
     control_look();
     if (rate_asked && option_seen != HAK_OPT(sample_bytes)) record(HAK_OPT(sample_bytes));
+    guard_look();
     hak_sample_tick(now_ms);
     hak_timeline_tick(now_ms);
     if (now_ms - threshold_ms >= 100) {
@@ -114,6 +139,11 @@ static void on_shortage(void) {
 void hak_watch_hang(void) {
     hak_publish_start();
     hak_store_release(&hak_hooks.tick, on_tick);
+}
+
+void hak_watch_guards_at_start(void) {
+    pid_started = hak_os_pid();
+    guard_look();
 }
 
 void hak_watch_at_start(void) {

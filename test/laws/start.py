@@ -10,7 +10,7 @@ import time
 
 from _law import breach, finish, options
 
-FAULTS_MAX = 12
+FAULTS_MAX = 10
 RUNS = 101
 
 

@@ -178,6 +178,116 @@ def what_is_not_believed_is_told_and_left(folder, program, text):
     expect(said == "hakmem: HAKMEM_EVO_POLICY=sometimes is none of auto, learn, canary, frozen, off; the default frozen is used\n", said)
 
 
+GROWING = r"""
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#define SITE(name) __attribute__((noinline)) static char *name(size_t n) { char *p = malloc(n); if (p) *p = 1; return p; }
+SITE(early) SITE(late)
+enum { BASE = 96 << 12, BLOCKS = 48 << 12 };
+static char *base[BASE], *block[BLOCKS];
+static double seconds(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec * 1e-9; }
+int main(int count, char **words)
+{
+    double from = seconds(), change = atof(words[1]), end = atof(words[2]), now;
+    for (int i = 0; i < BASE; i++)
+        base[i] = early(256);
+    do { /* 48 MiB come and go on top of 96: the same work and the same sizes all the time */
+        now = seconds() - from;
+        for (int i = 0; i < BLOCKS; i++)
+            block[i] = (now < change ? early : late)(240 + i % 16);
+        for (int i = 0; i < BLOCKS; i++)
+            free(block[i]);
+    } while (now < end && count > 2);
+    return 0;
+}
+"""
+
+
+SPARING = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+enum { COUNT = 20 << 12 };
+static char *block[COUNT];
+static volatile unsigned spin;
+int main(int count, char **words)
+{
+    char line[128];
+    long pages = 0, resident = 0;
+    for (int round = 0; round < 150; round++) {
+        int part = words[1][0] == 'b' && round ? COUNT / 4 : COUNT; /* 20 MiB once; or 5 of them again and again */
+        for (int i = 0; i < part; i++)
+            memset(block[i] = malloc(256), 1, 256);
+        for (int i = part; i-- > 0;)
+            free(block[i]);
+        if (words[1][0] != 'b')
+            break;
+    }
+    for (clock_t until = clock() + CLOCKS_PER_SEC / 5; clock() < until;)
+        spin++;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || !fgets(line, sizeof line, file) || sscanf(line, "%ld %ld", &pages, &resident) != 2)
+        return 1;
+    printf("%ld\n", resident * 4);
+    return count < 2;
+}
+"""
+
+
+def free_memory_that_is_not_wanted_again_is_not_kept(folder):
+    source, program = os.path.join(folder, "sparing.c"), os.path.join(folder, "sparing")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(SPARING)
+    subprocess.run(["cc", "-O1", "-fno-builtin", "-Wl,--build-id", "-o", program, source], check=True)
+
+    def runs(kind, **more):
+        path = os.path.join(folder, f"sparing-{kind}.policy")
+        resident = []
+        for _ in range(5):
+            done = subprocess.run([program, kind], env=environment(HAKMEM_POLICY=path, **more), capture_output=True, text=True,
+                                  timeout=60)
+            expect(done.returncode == 0 and done.stderr == "", f"{kind}: exit {done.returncode}\n{done.stderr}")
+            resident.append(int(done.stdout))
+        text = ""
+        if os.path.exists(path):
+            with open(path, encoding="ascii") as file:
+                text = next((line for line in file if line.startswith("spare ")), "")
+            os.unlink(path)
+        return resident, text
+    once, breathing = runs("once"), runs("breathing")
+    pinned, frozen = runs("once", HAKMEM_FREE_MAX_MB=6), runs("once", HAKMEM_EVO_POLICY="frozen")
+    print(f"resident KiB in five runs: {once}; breathing {breathing}; pinned {pinned}; frozen {frozen}")
+    expect(once[1].startswith("spare 3 "), f"free memory that is not wanted: {once}")
+    expect(once[0][-1] < once[0][0] - 1500, f"no less is resident: {once}")
+    expect(not breathing[1].startswith("spare 3") and not breathing[1].startswith("spare 2"), f"free memory that is wanted: {breathing}")
+    expect(pinned[1] == "" and frozen[1] == "", f"what the user decided is overridden: {pinned} {frozen}")
+
+
+def growth_for_new_sites_wakes_it(folder):
+    source, program = os.path.join(folder, "growing.c"), os.path.join(folder, "growing")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(GROWING)
+    subprocess.run(["cc", "-O1", "-fno-builtin", "-Wl,--build-id", "-o", program, source], check=True)
+    path, report = os.path.join(folder, "growing.policy"), os.path.join(folder, "growing.json")
+
+    def reasons(change, end):
+        run(program, "9", "0.1", HAKMEM_POLICY=path, HAKMEM_LEARN_HURRY=20)  # its build-id
+        with open(path, encoding="ascii") as file:
+            frozen = frozen_text(file.read(), "mine", word_bytes=40960)
+        with open(path, "w", encoding="ascii") as file:
+            file.write(frozen)
+        run(program, str(change), str(end), HAKMEM_POLICY=path, HAKMEM_REPORT=report, HAKMEM_LEARN_HURRY=20)
+        learn = learn_of(report)
+        os.unlink(path)
+        return [row["reason"] for row in learn["history"]]
+    same, new = reasons(99, 8), reasons(5, 8)
+    print(f"growth: {same}; for a new site: {new}")
+    expect("new_sites" not in same, f"the same sites are called new: {same}")
+    expect("new_sites" in new, f"a new site's growth is not seen: {new}")
+
+
 def who_learnt_nothing_writes_nothing(folder, program):
     path = os.path.join(folder, "fork.policy")
     run(program, "0.2", HAKMEM_POLICY=path)
@@ -271,6 +381,8 @@ def main():
         subprocess.run(["cc", "-O1", "-fno-builtin", "-Wl,--build-id", "-o", program, source], check=True)
         text = a_second_run_starts_with_what_the_first_learnt(folder, program)
         what_is_not_believed_is_told_and_left(folder, program, text)
+        free_memory_that_is_not_wanted_again_is_not_kept(folder)
+        growth_for_new_sites_wakes_it(folder)
         who_learnt_nothing_writes_nothing(folder, program)
         the_example_of_the_page_is_a_policy(folder, program)
         the_bad_one_loses_and_the_twin_does_not_differ(folder, program)

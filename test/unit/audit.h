@@ -64,7 +64,7 @@ static inline const char *audit_find(struct audit *audit, int64_t others) {
                 if (!(used >> i & 1)) return "a large block in a free granule";
                 audit->explained += (int64_t)hak_large_granules(record);
                 audit->large_count++;
-                audit->large_bytes += (int64_t)hak_large_usable(record);
+                audit->large_bytes += (int64_t)hak_large_granules(record) * HAK_GRANULE_BYTES;
             }
         }
     }

@@ -97,6 +97,28 @@ static void a_dead_heap_holds_back_nothing_but_what_the_program_holds(void **sta
     AUDIT();
 }
 
+/* A pool of short threads, each asking a little of each class, has the coarser classes' slabs; one that asks often, its own. */
+static void what_threads_asked_for_together_earns_no_slab(void **state) {
+    (void)state;
+    enum { LITTLE = HAK_RARE_AGAIN / 4, OFTEN = 2 * HAK_RARE_AGAIN };
+    unsigned c = 5;
+    heap_end(heap_make()); /* it has had a thread: a new one would borrow but two blocks */
+    for (unsigned life = 0; life < 40; life++) {
+        struct hak_heap *heap = heap_make();
+        unsigned count = life < 20 || life % 2 ? LITTLE : OFTEN;
+        void *blocks[OFTEN];
+        uint64_t coarse = heap->counters.n[HAK_C_visit_coarse];
+        for (unsigned i = 0; i < count; i++) blocks[i] = block_take(heap, c);
+        coarse = heap->counters.n[HAK_C_visit_coarse] - coarse;
+        if (life < 20) assert_int_equal(coarse, LITTLE);
+        else if (count == OFTEN) assert_int_equal(coarse, HAK_RARE_AGAIN); /* the last thread asked little */
+        else assert_int_equal(coarse, 0);                                       /* the last thread asked often */
+        for (unsigned i = 0; i < count; i++) block_give(heap, blocks[i]);
+        heap_end(heap);
+    }
+    AUDIT();
+}
+
 static bool refuse_all(enum hak_os_call call) {
     (void)call;
     return true;
@@ -158,6 +180,7 @@ int main(void) {
         cmocka_unit_test(a_dead_heap_is_claimed_by_one),
         cmocka_unit_test(every_dead_heap_is_taken_once),
         cmocka_unit_test(a_dead_heap_holds_back_nothing_but_what_the_program_holds),
+        cmocka_unit_test(what_threads_asked_for_together_earns_no_slab),
         cmocka_unit_test(a_birth_without_memory_is_refused),
         cmocka_unit_test(no_heap_has_two_threads),
     };

@@ -178,6 +178,32 @@ static void each_signal_ends_frozen(void **state) {
     assert_int_equal(cycle.history[(cycle.changes - 1) % HAK_HISTORY_MAX].number[0], 1024);
 }
 
+static void growth_for_new_sites_ends_frozen(void **state) {
+    (void)state;
+    freeze_two(26);
+    for (unsigned i = 0; i < 6; i++) assert_true(hak_cycle_sites(&cycle, 2 << 20, 16 << 20, now_ms += 1000)); /* an eighth */
+    assert_int_equal(cycle.stage, HAK_STAGE_FROZEN);
+    for (unsigned i = 0; i < 3; i++) assert_true(hak_cycle_sites(&cycle, 8 << 20, 15 << 20, now_ms += 1000));
+    assert_int_equal(cycle.stage, HAK_STAGE_LEARN); /* 28 of 77 MiB, the last two of those before with them */
+    assert_int_equal(cycle.history[(cycle.changes - 1) % HAK_HISTORY_MAX].reason, HAK_REASON_new_sites);
+    assert_false(hak_cycle_sites(&cycle, 1, 1, now_ms)); /* LEARN: all are usual from now on */
+}
+
+static void the_first_growth_is_no_alarm(void **state) {
+    (void)state;
+    start(HAK_EVO_AUTO, 27);
+    for (unsigned i = 0; i < 100000 && !(cycle.stage == HAK_STAGE_FROZEN && cycle.changes > 2); i++) step(&good);
+    for (unsigned i = 0; i < 20; i++) {
+        step(&good);
+        assert_false(hak_cycle_sites(&cycle, 100 << 20, 100 << 20, now_ms)); /* usual is what comes now */
+    }
+    step(&good);
+    assert_true(hak_cycle_sites(&cycle, 60 << 20, 60 << 20, now_ms)); /* too little to tell */
+    assert_int_equal(cycle.stage, HAK_STAGE_FROZEN);
+    assert_false(hak_cycle_sites(&cycle, 10 << 20, 10 << 20, now_ms)); /* told, but frozen for 21 seconds only: usual, too */
+    assert_int_equal(cycle.stage, HAK_STAGE_FROZEN);
+}
+
 static void memory_per_live_byte_ends_frozen_after_three_looks(void **state) {
     (void)state;
     freeze_two(17);
@@ -294,6 +320,8 @@ int main(void) {
         cmocka_unit_test(a_trial_fails_for_each_of_its_reasons),
         cmocka_unit_test(what_failed_on_trial_does_not_come_back_at_once),
         cmocka_unit_test(each_signal_ends_frozen),
+        cmocka_unit_test(growth_for_new_sites_ends_frozen),
+        cmocka_unit_test(the_first_growth_is_no_alarm),
         cmocka_unit_test(memory_per_live_byte_ends_frozen_after_three_looks),
         cmocka_unit_test(a_program_that_holds_nothing_for_a_moment_has_not_grown),
         cmocka_unit_test(an_ordinary_day_does_not_wake_it),

@@ -7,7 +7,7 @@
 
 #include "unit/heap_room.h"
 
-#include "memory/large.h"
+#include "heap/kept.h"
 #include "rules/options.h"
 
 #include <pthread.h>
@@ -49,6 +49,26 @@ static void the_span_freed_last_comes_first_and_only_at_its_size(void **state) {
     AUDIT();
 }
 
+static void a_span_serves_sizes_up_to_a_quarter_less(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    void *block = large_take(10), *next = large_take(1);
+    assert_true(large_free(heap, block));
+    assert_null(hak_kept_take(heap, 7, 7 * HAK_GRANULE_BYTES));
+    assert_ptr_equal(hak_kept_take(heap, 8, 8 * HAK_GRANULE_BYTES), block);
+    assert_int_equal(hak_large_granules(record_of(block)), 10);
+    assert_int_equal(hak_large_usable(record_of(block)), 8 * HAK_GRANULE_BYTES);
+    AUDIT();
+    assert_true(hak_large_resize(record_of(block), 10 * HAK_GRANULE_BYTES));
+    assert_false(hak_large_resize(record_of(block), 11 * HAK_GRANULE_BYTES));
+    assert_true(large_free(heap, block));
+    assert_ptr_equal(hak_kept_take(heap, 10, 10 * HAK_GRANULE_BYTES), block);
+    assert_true(large_free(heap, block));
+    large_free(heap, next);
+    heap_end(heap);
+    AUDIT();
+}
+
 static void a_kept_block_is_nobodys_and_cannot_be_freed_again(void **state) {
     (void)state;
     struct hak_heap *heap = heap_make();
@@ -70,9 +90,11 @@ static void it_keeps_a_bounded_number_and_never_over_the_bound(void **state) {
     for (unsigned i = 0; i < 40; i++) block[i] = large_take(1);
     for (unsigned i = 0; i < 40; i++) assert_int_equal(large_free(heap, block[i]), i < HAK_KEPT_EACH);
     AUDIT();
-    for (unsigned i = 0; i < 3; i++) block[i] = large_take(20);
+    for (unsigned i = 0; i < 4; i++) block[i] = large_take(20);
+    hak_kept_flush(heap);
     assert_true(large_free(heap, block[0]));
-    assert_false(large_free(heap, block[1])); /* 2 MiB in all */
+    assert_true(large_free(heap, block[1]));
+    assert_false(large_free(heap, block[3])); /* 3 MiB in all */
     hak_kept_flush(heap);
     hak_purge_spans(0);
     hak_options.free_max_mb = 0;
@@ -134,7 +156,7 @@ static void what_was_stolen_is_not_handed_out(void **state) {
     void *block = large_take(4);
     assert_true(large_free(heap, block));
     hak_kept_steal(heap);
-    /* its place is another block's by now, which another heap keeps: the stale name may take that, once */
+    /* its place is another block's by now */
     void *again = large_take(4);
     assert_ptr_equal(again, block);
     assert_null(hak_kept_take(heap, 4, 200000));
@@ -143,6 +165,75 @@ static void what_was_stolen_is_not_handed_out(void **state) {
     hak_kept_steal(heap);
     hak_kept_steal(other);
     assert_null(hak_kept_take(other, 4, 200000));
+    heap_end(other);
+    heap_end(heap);
+    AUDIT();
+}
+
+static bool refuse_barrier(enum hak_os_call call) { return call == HAK_OS_BARRIER; }
+
+static void a_thief_leaves_when_the_thread_is_at_it_or_there_is_no_barrier(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    void *block = large_take(4);
+    assert_true(large_free(heap, block));
+    hak_store_relaxed(&heap->kept.busy, 1);
+    hak_kept_steal(heap);
+    assert_true(hak_large_is_kept(record_of(block)));
+    assert_int_equal(hak_load_relaxed(&heap->kept.thief), 0);
+    hak_store_relaxed(&heap->kept.busy, 0);
+    hak_os_fault = refuse_barrier;
+    hak_kept_steal(heap);
+    hak_os_fault = NULL;
+    assert_true(hak_large_is_kept(record_of(block)));
+    hak_kept_steal(heap);
+    assert_false(hak_large_is_kept(record_of(block)));
+    assert_int_equal(heap->kept.reserved, 0);
+    heap_end(heap);
+    AUDIT();
+}
+
+static void under_a_thief_the_thread_does_without_and_one_of_the_parent_is_none(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    void *one = large_take(4), *two = large_take(4), *three = large_take(6);
+    assert_true(large_free(heap, one));
+    hak_store_relaxed(&heap->kept.thief, hak_load_relaxed(&hak_epoch));
+    assert_null(hak_kept_take(heap, 4, 200000));
+    assert_false(large_free(heap, two));
+    hak_kept_flush(heap);
+    assert_true(hak_large_is_kept(record_of(one)));
+    /* left behind in the parent, when it had dropped one and not yet said so */
+    assert_true((hak_store_relaxed(&heap->kept.thief, 0), large_free(heap, three)));
+    hak_large_drop(record_of(three));
+    hak_add(&hak_purge.free_bytes, -6 * HAK_GRANULE_BYTES);
+    hak_store_relaxed(&heap->kept.thief, hak_load_relaxed(&hak_epoch) + 1);
+    assert_null(hak_kept_take(heap, 6, 390000));
+    assert_int_equal(hak_load_relaxed(&heap->kept.thief), 0);
+    assert_false(hak_large_is_kept(record_of(one)));
+    assert_null(hak_kept_take(heap, 4, 200000));
+    assert_true(large_free(heap, large_take(4)));
+    heap_end(heap);
+    AUDIT();
+}
+
+/* Two threads free one block at once, and neither sees the other. */
+static void a_span_that_two_threads_keep_is_found_by_the_second(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make(), *other = heap_make();
+    struct hak_granule *record = record_of(large_take(4));
+    assert_true(large_free(heap, record->start));
+    hak_large_words_set(record, hak_large_usable(record)); /* the other's free read it before */
+    assert_true(hak_kept_give(other, record));
+    room_misused = NULL;
+    if (!setjmp(room_caught)) hak_kept_take(heap, 4, 200000);
+    assert_ptr_equal(room_misused, record->start);
+    hak_kept_leave(heap);
+    room_misused = NULL; /* or by the free, if that comes late */
+    if (!setjmp(room_caught)) hak_kept_give(heap, record);
+    assert_ptr_equal(room_misused, record->start);
+    heap->kept.reserved = 0; /* counted once for each, and there is one */
+    hak_add(&hak_purge.free_bytes, -4 * HAK_GRANULE_BYTES);
     heap_end(other);
     heap_end(heap);
     AUDIT();
@@ -192,12 +283,16 @@ static void a_thief_and_the_owner_never_both_have_it(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_span_freed_last_comes_first_and_only_at_its_size),
+        cmocka_unit_test(a_span_serves_sizes_up_to_a_quarter_less),
         cmocka_unit_test(a_kept_block_is_nobodys_and_cannot_be_freed_again),
         cmocka_unit_test(it_keeps_a_bounded_number_and_never_over_the_bound),
         cmocka_unit_test(switched_off_nothing_is_kept),
         cmocka_unit_test(what_is_kept_counts_as_free_and_goes_back_with_time),
         cmocka_unit_test(a_reused_block_that_was_fresh_is_cleared_for_calloc),
         cmocka_unit_test(what_was_stolen_is_not_handed_out),
+        cmocka_unit_test(a_thief_leaves_when_the_thread_is_at_it_or_there_is_no_barrier),
+        cmocka_unit_test(under_a_thief_the_thread_does_without_and_one_of_the_parent_is_none),
+        cmocka_unit_test(a_span_that_two_threads_keep_is_found_by_the_second),
         cmocka_unit_test(a_thief_and_the_owner_never_both_have_it),
     };
     return cmocka_run_group_tests(tests, heap_room_start, NULL);

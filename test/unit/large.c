@@ -125,6 +125,37 @@ static void clear_zeroes_only_what_is_dirty(void **state) {
     audit();
 }
 
+static bool refuse_return(enum hak_os_call call) { return call == HAK_OS_RETURN; }
+
+static void clear_leaves_absent_what_was_never_touched(void **state) {
+    (void)state;
+    size_t page = (size_t)1 << hak_region.page_shift, bytes = 10 * MIB - 1000, pages = (bytes + page - 1) / page;
+    bool emulated = getenv("HAK_TEST_EMULATED") != NULL;
+    static unsigned char resident[10 * MIB / 4096];
+    for (unsigned refused = 0; refused < 2; refused++) {
+        hak_purge_spans(0);
+        char *block = take(bytes);
+        assert_true(hak_span_is_blank(hak_granule_of(block), hak_large_granules(record_of(block))));
+        memset(block, 0x77, 3 * MIB);
+        for (size_t at = 6 * MIB; at < 9 * MIB; at += 200 * 1024) memset(block + at, 0x77, 3000); /* here and there */
+        block[bytes - 1] = 0x77;
+        give(block);
+        bool zeroed;
+        assert_ptr_equal(hak_large_take(bytes, 1, 0, &zeroed), block);
+        assert_false(zeroed);
+        hak_os_fault = refused ? refuse_return : NULL;
+        hak_large_clear(record_of(block), bytes);
+        hak_os_fault = NULL;
+        assert_int_equal(mincore(block, bytes, resident), 0);
+        size_t there = 0;
+        for (size_t i = 0; i < pages; i++) there += resident[i] & 1;
+        if (!refused && !emulated) assert_true(there <= 3 * MIB / page + 2 * 16 + 1);
+        for (size_t i = 0; i < bytes; i++) REQUIRE(block[i] == 0);
+        give(block);
+    }
+    audit();
+}
+
 static void a_block_grows_and_shrinks_where_it_is(void **state) {
     (void)state;
     hak_purge_spans(0);
@@ -245,6 +276,7 @@ int main(void) {
         cmocka_unit_test(a_block_holds_what_was_asked_for),
         cmocka_unit_test(what_was_used_is_not_called_zero),
         cmocka_unit_test(clear_zeroes_only_what_is_dirty),
+        cmocka_unit_test(clear_leaves_absent_what_was_never_touched),
         cmocka_unit_test(a_block_grows_and_shrinks_where_it_is),
         cmocka_unit_test(a_move_keeps_the_contents),
         cmocka_unit_test(a_move_that_is_refused_changes_nothing),

@@ -133,6 +133,33 @@ static void a_guess_that_deaths_refute_is_given_up(void **state) {
     in_child(refuted);
 }
 
+/* A peak of both sites goes in the order in which it came, and sweeps look at it all the while: what is not yet freed has not
+ * outlived what was. */
+static void goes_in_order(void) {
+    for (int wave = 0; wave < 3; wave++) {
+        for (size_t left = PEAK_BYTES; left > 1024;) {
+            size_t bytes = 16 + dice_next(&dice) % 497;
+            brief[brief_count++] = dice_next(&dice) % 4 == 0 ? site_other(bytes) : site_brief(bytes);
+            left -= bytes;
+        }
+        for (unsigned i = 0; i < brief_count; i++) {
+            free(brief[i]);
+            if (i % 4096 == 0) hak_sweep_all(false);
+        }
+        brief_count = 0;
+        look_at_all();
+    }
+    struct hak_lifetime_site site;
+    uint32_t alive = 0, dead = 0;
+    for (uint32_t i = 0; hak_lifetime_site_get(i, &site); i++) alive += site.alive, dead += site.dead;
+    CHECK(dead > 100 && alive * 20 < dead);
+    CHECK(stage_now() != HAK_LIFETIME_LEARNT);
+}
+static void what_goes_last_of_a_peak_is_not_long_lived(void **state) {
+    (void)state;
+    in_child(goes_in_order);
+}
+
 static void grows_only(void) { /* nothing dies: no site is longer-lived than another */
     for (int i = 0; i < 200000 && kept_count < KEPT_MAX; i++) kept[kept_count++] = i % 2 ? site_other(300) : site_brief(200);
     look_at_all();
@@ -178,6 +205,7 @@ int main(void) {
         cmocka_unit_test(a_site_of_both_kinds_is_not_long),
         cmocka_unit_test(a_guess_that_deaths_refute_is_given_up),
         cmocka_unit_test(a_heap_that_only_grows_teaches_nothing),
+        cmocka_unit_test(what_goes_last_of_a_peak_is_not_long_lived),
         cmocka_unit_test(teaching_finds_the_same_site),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,6 +33,7 @@ static const char body[] = "hakmem-policy 1\n"
                            "strategy hold\n"
                            "gain 61200 -8100 45\n"
                            "noise 23000 51\n"
+                           "spare 2 5\n"
                            "knob purge_delay_ms 2000\n"
                            "knob free_max_mb 64\n"
                            "rating baseline 0 0 45 in\n"
@@ -77,6 +78,7 @@ static void a_whole_file_is_read(void **state) {
     assert_int_equal(policy.gain, 61200);
     assert_int_equal(policy.gain_error, -8100);
     assert_int_equal(policy.noise_duels, 51);
+    assert_true(policy.has_spare && policy.halvings == 2 && policy.spare_runs == 5);
     assert_int_equal(policy.knob_count, 2);
     assert_int_equal(policy.knob[1].option, HAK_O_free_max_mb);
     assert_int_equal(policy.knob[1].value, 64);
@@ -131,6 +133,9 @@ static void each_mistake_has_its_reason(void **state) {
     assert_string_equal(wrong_line("runs", "runs 3\nruns 3"), "it stands there twice");
     assert_string_equal(wrong_line("runs", "walks 3"), "its keyword is none of version 1");
     assert_string_equal(wrong_line("runs", ""), "a field is missing");
+    assert_string_equal(wrong_line("spare", "spare 4 1"), "a number is out of its range");
+    assert_string_equal(wrong_line("spare", "spare 1 0"), "a number is out of its range");
+    assert_string_equal(wrong_line("spare", "spare 1 1\nspare 1 1"), "it stands there twice");
     assert_string_equal(wrong_line("stage", "stage off"), "a word is none of those that may stand there");
     assert_string_equal(wrong_line("knob free", "knob purge_delay_ms 3"), "it stands there twice");
     assert_string_equal(wrong_line("knob free", "knob free_max_mb 1048577"), "a number is out of its range");

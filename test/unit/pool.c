@@ -46,9 +46,19 @@ static unsigned index_of(const void *block) {
 static void sites_set(uint64_t bits) {
     for (unsigned c = 1; c <= HAK_SMALL_CLASS_MAX; c++)
         for (unsigned i = 0; i < (1 << HAK_POOL_SITE_BITS) / 64; i++) hak_store_relaxed(&hak_pool_sites[c][i], bits);
+    hak_pools_tell();
+}
+static void site_set(unsigned class_index, unsigned hash, bool is_long) {
+    uint64_t bit = UINT64_C(1) << hash % 64;
+    if (is_long) hak_or(&hak_pool_sites[class_index][hash / 64], bit);
+    else hak_and(&hak_pool_sites[class_index][hash / 64], ~bit);
+    hak_pools_tell();
+    hak_pool_look(hak_self);
 }
 static void split(uint64_t classes) {
     hak_store_release(&hak_split_classes, classes);
+    hak_pools_tell();
+    if (hak_self->opened_bytes < 8 << 20) hak_self->opened_bytes = 8 << 20; /* small heaps do not follow */
     hak_heap_chores_call(hak_self);
 }
 static void split_here(uint64_t classes) {
@@ -75,6 +85,7 @@ static void marked_sites_have_their_own_slabs(void **state) {
         assert_int_equal((uintptr_t)held[i] % 16, 0);
     }
     sites_set(0);
+    hak_pool_look(hak_self);
     void *other = site_b(96);
     assert_int_equal(index_of(other), 6);
     assert_int_equal(hak_self->bin[6].word, 0);
@@ -89,6 +100,25 @@ static void marked_sites_have_their_own_slabs(void **state) {
     free(other);
 }
 
+/* By each way that a block of 0 bytes is asked for, also when the bin is empty. */
+static void zero_bytes_of_a_split_class(void **state) {
+    (void)state;
+    the_class_has_slabs(16);
+    for (int is_long = 0; is_long < 2; is_long++) {
+        split_here(1);
+        sites_set(is_long ? ~UINT64_C(0) : 0);
+        void *held[600];
+        for (int i = 0; i < 600; i++) {
+            held[i] = i % 3 == 0 ? malloc(0) : i % 3 == 1 ? calloc(0, 8) : aligned_alloc(16, 0);
+            assert_non_null(held[i]);
+            assert_int_equal(malloc_usable_size(held[i]) % 16, 0);
+        }
+        for (int i = 0; i < 600; i++) free(held[i]);
+    }
+    sites_set(0);
+    split_here(0);
+}
+
 static void two_sites_are_told_apart(void **state) {
     (void)state;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(__clang__)
@@ -100,14 +130,14 @@ static void two_sites_are_told_apart(void **state) {
     /* which hash is site_a's: the only one by which it reaches the pool */
     unsigned found = 0, hash_of_a = 0;
     for (unsigned hash = 0; hash < 1 << HAK_POOL_SITE_BITS; hash++) {
-        hak_store_relaxed(&hak_pool_sites[16][hash / 64], UINT64_C(1) << hash % 64);
+        site_set(16, hash, true);
         void *block = site_a(256); /* of a size that rare classes have too */
         if (index_of(block) == hak_pool_of(16)) found++, hash_of_a = hash;
         free(block);
-        hak_store_relaxed(&hak_pool_sites[16][hash / 64], 0);
+        site_set(16, hash, false);
     }
     assert_int_equal(found, 1);
-    hak_store_relaxed(&hak_pool_sites[16][hash_of_a / 64], UINT64_C(1) << hash_of_a % 64);
+    site_set(16, hash_of_a, true);
     void *a = site_a(256), *b = site_b(256), *aligned = aligned_alloc(64, 256);
     assert_int_equal(index_of(a), hak_pool_of(16));
     assert_int_equal(index_of(b), 16);
@@ -177,6 +207,7 @@ static void split_anyhow(uint64_t *dice) {
     uint64_t roll = dice_next(dice);
     sites_set(dice_next(dice));
     hak_store_release(&hak_split_classes, roll % 5 == 0 ? 0 : roll % 5 == 1 ? ~UINT64_C(0) : dice_next(dice));
+    hak_pools_tell();
 }
 
 static void nothing_is_lost(void) {
@@ -347,6 +378,7 @@ static void a_child_of_fork_goes_on(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(marked_sites_have_their_own_slabs),
+        cmocka_unit_test(zero_bytes_of_a_split_class),
         cmocka_unit_test(two_sites_are_told_apart),
         cmocka_unit_test(splitting_at_any_moment_loses_nothing),
         cmocka_unit_test(counts_are_exact),

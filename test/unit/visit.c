@@ -116,6 +116,27 @@ static void a_partial_slab_is_used_before_a_new_one(void **state) {
     heap_end(heap);
 }
 
+static void a_partly_free_slab_comes_before_a_new_page(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    unsigned c = hak_class_of(4096), capacity = hak_classes[c].capacity, count = take_many(heap, c, capacity + capacity / 4);
+    struct hak_slab *first = slab_of(blocks[0]), *second = slab_of(blocks[count - 1]);
+    assert_ptr_not_equal(first, second);
+    for (unsigned i = 0; i < capacity / 2; i++) block_give(heap, blocks[i]);
+    assert_int_equal(first->place, HAK_SLAB_PARTIAL);
+    assert_int_equal(second->place, HAK_SLAB_CURRENT);
+    uint64_t opened = heap->opened_bytes, partial = counted(heap, HAK_C_visit_partial);
+    for (unsigned i = 0; i < capacity / 2; i++) blocks[i] = block_take(heap, c);
+    assert_int_equal(heap->opened_bytes, opened);
+    assert_int_equal(counted(heap, HAK_C_visit_partial), partial + 1);
+    assert_int_equal(first->place, HAK_SLAB_CURRENT);
+    assert_int_equal(second->place, HAK_SLAB_PARTIAL);
+    for (unsigned i = 0; i < count; i++) block_give(heap, blocks[i]);
+    hak_bin_put_back(heap, c);
+    assert_int_equal(live_slabs(c), 0);
+    heap_end(heap);
+}
+
 static void a_dead_heaps_partial_slab_is_used_before_a_new_one(void **state) {
     (void)state;
     struct hak_heap *living = heap_make(), *dead = heap_make();
@@ -155,6 +176,29 @@ static void a_claimed_slab_is_passed_by_and_not_lost(void **state) {
     for (unsigned i = 0; i < 2 * capacity; i++) seen |= slab_of(block_take(heap, c)) == slab;
     assert_true(seen);
     heap_end(heap);
+}
+
+/* Its last block came back while the claim was held: no free is left that could end it. */
+static void a_claimed_slab_that_is_empty_ends_later(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    unsigned c = 13, count = 0;
+    class_is_common(heap, c);
+    do blocks[count++] = block_take(heap, c);
+    while (heap->bin[c].word);
+    struct hak_slab *slab = slab_of(blocks[0]);
+    assert_true(hak_slab_claim(slab));
+    while (count > 0) block_give(heap, blocks[--count]);
+    assert_int_equal(hak_row_out(hak_slab_row(slab)), 0);
+    void *block = block_take(heap, c);
+    assert_ptr_not_equal(slab_of(block), slab);
+    hak_slab_unclaim(slab);
+    hak_visit_chores(heap);
+    assert_int_equal(slab->place, HAK_SLAB_NONE);
+    block_give(heap, block);
+    heap_end(heap);
+    assert_int_equal(live_slabs(c), 0);
+    AUDIT();
 }
 
 static bool refuse_all(enum hak_os_call call) {
@@ -219,8 +263,10 @@ int main(void) {
         cmocka_unit_test(a_rare_class_is_served_by_a_coarser_one_until_it_earns_a_slab),
         cmocka_unit_test(what_strangers_gave_back_is_used_before_a_new_slab),
         cmocka_unit_test(a_partial_slab_is_used_before_a_new_one),
+        cmocka_unit_test(a_partly_free_slab_comes_before_a_new_page),
         cmocka_unit_test(a_dead_heaps_partial_slab_is_used_before_a_new_one),
         cmocka_unit_test(a_claimed_slab_is_passed_by_and_not_lost),
+        cmocka_unit_test(a_claimed_slab_that_is_empty_ends_later),
         cmocka_unit_test(a_visit_that_finds_nothing_says_so_and_harms_nothing),
         cmocka_unit_test(no_block_is_handed_out_twice),
     };

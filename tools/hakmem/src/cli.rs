@@ -98,11 +98,13 @@ enum Commands {
     /// Write what a recording process has recorded until now, or what the library's dump holds
     Dump(cmd::record::DumpArguments),
     /// Say what grows, the surest first
-    Leaks(cmd::leaks::Arguments),
+    Leaks(cmd::PlacesArguments),
     /// Say which code keeps nearly empty pages from going back
-    Pins(cmd::pins::Arguments),
+    Pins(cmd::PlacesArguments),
     /// Compare two profiles, place by place
     Diff(cmd::diff::Arguments),
+    /// Say what was done to guarded blocks, with functions and lines
+    Guard(cmd::guard::Arguments),
     /// Print a running process's memory in Prometheus's text format
     Metrics(cmd::metrics::Arguments),
     /// Make a page of a profile: who holds the memory, what pins it, what could be done
@@ -151,6 +153,7 @@ pub fn run() -> Result<u8, Failure> {
         Some(Commands::Leaks(arguments)) => cmd::leaks::run(&arguments),
         Some(Commands::Pins(arguments)) => cmd::pins::run(&arguments),
         Some(Commands::Diff(arguments)) => cmd::diff::run(&arguments),
+        Some(Commands::Guard(arguments)) => cmd::guard::run(&arguments),
         Some(Commands::Metrics(arguments)) => cmd::metrics::run(&arguments),
         Some(Commands::Report(arguments)) => report::run(&arguments),
         Some(Commands::Pprof(arguments)) => cmd::pprof::run(&arguments),

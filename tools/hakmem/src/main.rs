@@ -27,6 +27,7 @@ mod top;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    recording::attach::end_with_panic();
     match cli::run() {
         Ok(status) => ExitCode::from(status),
         Err(failure) => {

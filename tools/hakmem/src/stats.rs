@@ -50,6 +50,7 @@ pub static GROUPS: &[Group] = &[
     Group { title: "large", prefixes: &["large", "zero"] },
     Group { title: "pages", prefixes: &["sweep", "return"] },
     Group { title: "heaps", prefixes: &["heap"] },
+    Group { title: "guards", prefixes: &["guard"] },
     Group { title: "other", prefixes: &[] }, // whatever no other group has, a newer library's counters too
 ];
 

@@ -254,7 +254,18 @@ fn metrics_are_in_prometheus_format_once_and_served() {
         metrics.contains("hakmem_visit_total 70\n")
             && metrics.contains("version=\"7.8.9\",program=\"sleep\"")
     );
-    // The format's own reader, where it is installed.
+    // The format's own readers, where they are installed.
+    if Command::new("promtool").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        let mut child = Command::new("promtool")
+            .args(["check", "metrics"])
+            .stdin(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(metrics.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
     let parser = "import sys\nfrom prometheus_client.parser import text_string_to_metric_families as f\n\
                   print(sum(len(m.samples) for m in f(sys.stdin.read())))";
     let installed = Command::new("python3").args(["-c", "import prometheus_client"]).output();

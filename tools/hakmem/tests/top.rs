@@ -197,6 +197,35 @@ fn signals_and_panics_give_the_terminal_back() {
 }
 
 #[test]
+fn a_recording_begun_here_ends_with_signals_and_panics() {
+    let process = Sleeper::with(Some(publishing()), &[]);
+    let records = || {
+        let metrics = output(&mut hakmem(&["metrics", "-p", &process.pid()])).1;
+        metrics.contains("\nhakmem_recording 1\n")
+    };
+    for number in [libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+        let mut top = Terminal::start(&["top", "-p", &process.pid()], &[]);
+        top.wait_text("does not record");
+        top.press("r");
+        top.wait_text("records one in");
+        assert!(records());
+        top.signal(number);
+        top.end();
+        assert!(!records(), "after signal {number}");
+    }
+    if cfg!(debug_assertions) {
+        let panics = [("HAKMEM_TEST_PANIC", "recording begins"), ("RUST_BACKTRACE", "0")];
+        let mut top = Terminal::start(&["top", "-p", &process.pid()], &panics);
+        top.wait_text("does not record");
+        top.press("r");
+        let end = top.end();
+        assert!(end.code() == Some(101) || end.signal() == Some(libc::SIGABRT), "{end:?}");
+        assert!(top.text().contains("as the test wants it"), "{}", top.text());
+        assert!(!records(), "after a panic");
+    }
+}
+
+#[test]
 fn a_process_that_ends_is_said() {
     let first = Sleeper::with(Some(publishing()), &[]);
     let mut top = Terminal::start(&["top", "-p", &first.pid(), "-i", "0.2"], &[]);

@@ -1,21 +1,10 @@
 //! `hakmem leaks`: what grows, the surest first; one line a place, and the places that called it below.
 
+use super::PlacesArguments;
 use crate::profile::{file, leaks};
 use crate::text::{self, Failure};
-use std::path::PathBuf;
 
-#[derive(clap::Args)]
-pub struct Arguments {
-    /// The profile
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-
-    /// How many places
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
-    top: usize,
-}
-
-pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+pub fn run(arguments: &PlacesArguments) -> Result<u8, Failure> {
     let profile = file::read(&arguments.file)?;
     let found = leaks::leaks(&profile);
     for (at, leak) in found.iter().take(arguments.top).enumerate() {

@@ -210,6 +210,13 @@ fn page(tables: &Tables, census: &Census, pid: u32) -> String {
         page.counter("allocated_bytes", "Allocated while recording, estimated", published.alloc_bytes);
         page.counter("freed_bytes", "Of it, freed, estimated", published.free_bytes);
     }
+    page.gauge("guarded_blocks", "Live blocks between guard pages", published.guarded_live);
+    page.gauge(
+        "guarded_freed_blocks",
+        "Freed blocks that stay untouchable, so that their use is found",
+        published.guarded_freed,
+    );
+    page.counter("guard_found", "Misuses of guarded blocks that were found", published.guard_found);
     if let Some(last) = tables.timeline.last() {
         page.gauge("free_bytes", "Free and resident, as the allocator counts it", last.free_bytes);
         page.gauge("large_live_bytes", "Blocks above 32 KiB that the program holds", last.large_bytes);

@@ -1,24 +1,13 @@
 //! `hakmem pins`: which code keeps sparse pages from going back to the kernel, and what it holds there.
 
+use super::PlacesArguments;
 use crate::profile::file;
 use crate::profile::model::{Pin, Profile};
 use crate::profile::site;
 use crate::text::{self, Failure};
-use std::path::PathBuf;
 use std::time::Duration;
 
-#[derive(clap::Args)]
-pub struct Arguments {
-    /// The profile
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-
-    /// How many places
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
-    top: usize,
-}
-
-pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+pub fn run(arguments: &PlacesArguments) -> Result<u8, Failure> {
     let profile = file::read(&arguments.file)?;
     let places = by_place(&profile);
     for (at, (name, pin)) in places.iter().take(arguments.top).enumerate() {

@@ -11,7 +11,7 @@ use crate::recording::pages::{Census, Residence};
 use crate::recording::raw::Tables;
 use crate::recording::subject;
 use crate::text::{self, Failure};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -76,14 +76,16 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         let wanted = arguments.rate.filter(|wanted| *wanted != rate);
         let kept = wanted.map_or(String::new(), |wanted| format!("; --rate {wanted} is not used"));
         text::line_to_stderr(&format!("hakmem: process {pid} records already, and goes on afterwards{kept}"));
-    } else if attached.start(arguments.rate.unwrap_or(RATE_DEFAULT))? == Taken::NotYet {
+    }
+    // Before we begin: whatever signal comes, what we began ends.
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+        let _ = signal_hook::flag::register(signal, ended.clone());
+    }
+    if !was_on && attached.start(arguments.rate.unwrap_or(RATE_DEFAULT))? == Taken::NotYet {
         text::line_to_stderr(&format!(
             "hakmem: process {pid} has not allocated for a second; it records when it does"
         ));
-    }
-    let ended = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        let _ = signal_hook::flag::register(signal, ended.clone());
     }
     let watched = watch(&attached, Duration::from_secs(arguments.seconds), &ended);
     // Also after a failure: what we began ends with us.

@@ -11,6 +11,7 @@ use crate::library::{self, Library};
 use crate::options::{self, OptionRow};
 use crate::process::{self, End, Launch, Outcome, signal_name};
 use crate::profile::file;
+use crate::recording::guards;
 use crate::stats::Stats;
 use crate::summary::{self, Run};
 use crate::text::{self, Failure};
@@ -67,13 +68,14 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
         // So does --record with the option of its name.
         !is_report && (row.name != "record" || arguments.record.is_none())
     });
+    let is_guarded = is_guarded(&options);
     let mut changes: Vec<(String, OsString)> =
         options.into_iter().map(|(row, value)| (row.variable(), OsString::from(value))).collect();
     let preload = library::preload_value(&library.path, env::var_os("LD_PRELOAD").as_deref());
     changes.push(("LD_PRELOAD".to_owned(), preload));
 
     let obstacle = obstacle_to_preload(&program, &library);
-    if arguments.report.is_none() && json_path.is_none() && arguments.record.is_none() {
+    if arguments.report.is_none() && json_path.is_none() && arguments.record.is_none() && !is_guarded {
         if let Some(obstacle) = obstacle {
             text::line_to_stderr(&format!(
                 "hakmem: note: {} runs without hakmem: {obstacle}",
@@ -91,7 +93,15 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
         into.push("/"); // a folder: each process has a file of its own there
         changes.push(("HAKMEM_RECORD".to_owned(), into));
     }
+    if is_guarded {
+        let mut into = folder.path.clone().into_os_string();
+        into.push("/");
+        changes.push(("HAKMEM_GUARD_DUMP".to_owned(), into));
+    }
     let outcome = launch(program.clone(), &arguments.command, &changes)?.wait()?;
+    if is_guarded {
+        folder.misuses_say();
+    }
     let Reports { own, others } = folder.take(outcome.pid);
     let other_count = others.len();
     let stats = match &own {
@@ -125,6 +135,15 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
     }
     drop(folder); // before we may die of the program's signal
     Ok(process::end_alike(outcome.end))
+}
+
+/// Blocks are guarded, and nobody else wants the dump of what is found.
+fn is_guarded(options: &[(&'static OptionRow, String)]) -> bool {
+    let value = |name: &str| {
+        let given = options.iter().find(|(row, _)| row.name == name).map(|(_, value)| value.clone());
+        given.or_else(|| env::var(format!("HAKMEM_{}", name.to_uppercase())).ok()).unwrap_or_default()
+    };
+    value("guard").parse::<u64>().is_ok_and(|guard| guard > 0) && value("guard_dump").is_empty()
 }
 
 /// A program that has run with the library to its end, with what the library reported of it.
@@ -360,6 +379,21 @@ impl ReportFolder {
             text::line_to_stderr(&format!(
                 "hakmem: {children} recorded, too; with %p in FILE each gets its own"
             ));
+        }
+    }
+}
+
+impl ReportFolder {
+    /// What was done to guarded blocks, by the program or its children: its lines, behind those of the library.
+    fn misuses_say(&self) {
+        let names = fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        for name in names.filter(|name| dump_name(name).is_some_and(|(_, reason)| reason == "guard")) {
+            match cmd::guard::of_dump(&self.path.join(&name)) {
+                Ok(found) => guards::text_of(&found)
+                    .lines()
+                    .for_each(|line| text::line_to_stderr(&format!("hakmem: {line}"))),
+                Err(failure) => text::line_to_stderr(&format!("hakmem: {}", failure.line)),
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ const ELO_MAX: u64 = 100_000;
 const GAIN_MAX: u64 = 100_000_000;
 const NUMBER_MAX: u64 = 1_000_000_000_000_000_000;
 const CLASS_MAX: u64 = u16::MAX as u64;
+const HALVINGS_MAX: u64 = 3;
 pub const SAMPLES_MAX: u64 = 1 << 48;
 
 pub fn parse(bytes: &[u8]) -> Result<Policy, String> {
@@ -66,6 +67,7 @@ struct Reader {
     strategy: Option<String>,
     gain: Option<Gain>,
     noise: Option<(u64, u64)>,
+    spare: Option<(u64, u64)>,
     knobs: Vec<(String, u64)>,
     ratings: Vec<Rating>,
     history: Vec<Change>,
@@ -128,6 +130,14 @@ impl Reader {
                     keyword,
                     (number_of(deviation, GAIN_MAX)?, number_of(duels, COUNT_MAX)?),
                 )
+            }
+            "spare" => {
+                let [halvings, runs] = exactly(&fields)?;
+                let (halvings, runs) = (number_of(halvings, HALVINGS_MAX)?, number_of(runs, COUNT_MAX)?);
+                if runs == 0 {
+                    return Err("no run stands behind it".to_owned());
+                }
+                once(&mut self.spare, keyword, (halvings, runs))
             }
             "knob" => self.knob(&fields),
             "rating" => self.rating(&fields),
@@ -238,6 +248,7 @@ impl Reader {
             strategy: self.strategy.ok_or_else(|| missing("strategy"))?,
             gain: self.gain,
             noise: self.noise,
+            spare: self.spare,
             knobs: self.knobs,
             ratings: self.ratings,
             history: self.history,
@@ -321,6 +332,9 @@ pub fn write(policy: &Policy) -> String {
     }
     if let Some((deviation, duels)) = policy.noise {
         let _ = writeln!(text, "noise {deviation} {duels}");
+    }
+    if let Some((halvings, runs)) = policy.spare {
+        let _ = writeln!(text, "spare {halvings} {runs}");
     }
     for (name, value) in &policy.knobs {
         let _ = writeln!(text, "knob {name} {value}");

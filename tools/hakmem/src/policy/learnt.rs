@@ -20,6 +20,8 @@ pub struct Learnt {
     pub gain: Option<Gain>,
     /// The standard deviation of a duel, in millionths.
     pub noise: Option<u64>,
+    /// How often the bound on free memory is halved, runs behind it; only a file has it.
+    pub spare: Option<(u64, u64)>,
     pub tally: Option<Tally>,
     pub knobs: Vec<(String, u64)>,
     pub rivals: Vec<Rival>,
@@ -101,6 +103,7 @@ impl From<&Policy> for Learnt {
             strategy: policy.strategy.clone(),
             gain: policy.gain,
             noise: policy.noise.map(|(deviation, _)| deviation),
+            spare: policy.spare.filter(|(halvings, _)| *halvings > 0),
             tally: None,
             knobs: policy.knobs.clone(),
             rivals: rivals.collect(),
@@ -163,6 +166,7 @@ impl Learnt {
             fixed: Some(fixed).filter(|fixed| fixed != "auto"),
             gain: (gain.duels > 0).then_some(gain),
             noise: Some(number(learn, "noise_millionths")).filter(|noise| *noise > 0),
+            spare: None,
             tally: Some(Tally {
                 windows: number(learn, "windows"),
                 duels: number(learn, "duels"),

@@ -157,6 +157,7 @@ fn learnt_of(stats: &Stats, pid: u32) -> Learnt {
         strategy,
         gain: (gain.duels > 0).then_some(gain),
         noise: Some(stats.noise_millionths.unsigned_abs()).filter(|noise| *noise > 0),
+        spare: None,
         tally: Some(Tally { windows: stats.windows, duels: stats.duels, void_duels: stats.void_duels }),
         rivals,
         history: history.collect(),

@@ -37,6 +37,8 @@ pub fn merge(policies: &[Policy], names: &[String]) -> Result<Policy, String> {
         strategy: chosen.strategy.clone(),
         gain: chosen.gain,
         noise: policies.iter().filter_map(|policy| policy.noise).max_by_key(|(_, duels)| *duels),
+        // Who needs more free memory is right: what is too little costs time.
+        spare: policies.iter().filter_map(|policy| policy.spare).min_by_key(|(halvings, _)| *halvings),
         knobs: chosen.knobs.clone(),
         history: longest.history.clone(),
         sites: sites_merge(policies),

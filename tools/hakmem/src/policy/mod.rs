@@ -110,6 +110,8 @@ pub struct Policy {
     pub gain: Option<Gain>,
     /// The standard deviation of a duel in millionths, duels behind it.
     pub noise: Option<(u64, u64)>,
+    /// How often the bound on free memory is halved, runs behind it.
+    pub spare: Option<(u64, u64)>,
     pub knobs: Vec<(String, u64)>,
     pub ratings: Vec<Rating>,
     pub history: Vec<Change>,

@@ -14,6 +14,7 @@ stage frozen
 strategy hold
 gain 61200 8100 45
 noise 23000 51
+spare 2 5
 knob purge_delay_ms 2000
 knob free_max_mb 64
 rating baseline 0 0 45 in
@@ -168,6 +169,7 @@ fn hostile_lines_do_no_harm() {
     let lines = [
         "gain 000",
         "noise 00",
+        "spare 00",
         "knob n0",
         "rating n000n",
         "history 0nnn00",
@@ -177,7 +179,9 @@ fn hostile_lines_do_no_harm() {
     ];
     let good: String = body(&example())
         .lines()
-        .filter(|line| !["gain ", "noise ", "knob "].iter().any(|keyword| line.starts_with(keyword)))
+        .filter(|line| {
+            !["gain ", "noise ", "spare ", "knob "].iter().any(|keyword| line.starts_with(keyword))
+        })
         .map(|line| format!("{line}\n"))
         .collect();
     let mut taken = 0;

@@ -1,7 +1,7 @@
 //! words.rs - what was learnt, in plain words: the state, what is changed, what it gained, the duels, the history.
 
 use super::file::knob_row;
-use super::learnt::{Learnt, Rival, Sites, Window};
+use super::learnt::{Learnt, Rival, Window};
 use super::{Change, Gain, Stage};
 use crate::options::{REASONS, STRATEGIES};
 use crate::text::{count, counted};
@@ -13,7 +13,7 @@ pub fn explain(learnt: &Learnt) -> String {
     let mut out = format!("{}\n", head(learnt));
     section(&mut out, "What was learnt", &learnt_lines(learnt));
     section(&mut out, "What it changes", &knob_lines(learnt));
-    section(&mut out, "What is known by call site", &site_lines(&learnt.sites));
+    section(&mut out, "What is known by call site", &site_lines(learnt));
     section(&mut out, "The duels behind it", &duel_lines(learnt));
     section(&mut out, "What happened", &history_lines(&learnt.history));
     section(&mut out, "What the last window cost", &window_lines(learnt.window));
@@ -114,7 +114,8 @@ fn knob_lines(learnt: &Learnt) -> Vec<String> {
     }
 }
 
-fn site_lines(sites: &Sites) -> Vec<String> {
+fn site_lines(learnt: &Learnt) -> Vec<String> {
+    let sites = &learnt.sites;
     let mut lines = Vec::new();
     if sites.long.max(sites.short) > 0 {
         lines.push(format!(
@@ -126,6 +127,11 @@ fn site_lines(sites: &Sites) -> Vec<String> {
     if sites.keep > 0 {
         let sites = counted(sites.keep, "call site comes", "call sites come");
         lines.push(format!("{sites} back for large blocks: those are kept for a while when they are freed."));
+    }
+    if let Some((halvings, runs)) = learnt.spare {
+        let part = ["all", "half", "a quarter", "an eighth"][usize::try_from(halvings).unwrap_or(0).min(3)];
+        let runs = counted(runs, "run", "runs");
+        lines.push(format!("Of the free memory that may stay resident, {part} is enough: {runs} would have gone as well with it."));
     }
     lines
 }

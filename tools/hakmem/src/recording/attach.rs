@@ -2,18 +2,19 @@
 //!
 //! Rule: we write nothing but the control struct, and a request only where none waits. A visit of the process takes
 //!       it; a process that does not allocate takes it when it next does, and we say so instead of waiting for ever.
-//! Rule: a recording that was on before we came stays on after us.
+//! Rule: a recording that was on before we came stays on after us; one that we began ends with us, also when we panic.
 
 use super::locate;
 use super::memory::{Memory, Process};
 use super::raw::{self, Command, Control, LiveRow, Published, Tables};
 use crate::text::Failure;
 use std::mem::{offset_of, size_of};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 pub struct Attached {
     pub process: Process,
-    address: u64,
+    pub address: u64,
 }
 
 /// Whether the process took a request.
@@ -22,6 +23,22 @@ pub enum Taken {
     Yes,
     /// It has not allocated since; it will when it does.
     NotYet,
+}
+
+/// Processes whose recording we began and did not end.
+static BEGUN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// From here on a panic ends what we began, before it ends us: release builds unwind nothing.
+pub fn end_with_panic() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        before(info);
+        // Who panics while he holds it has written that he began, or not begun yet.
+        let begun = BEGUN.try_lock().map(|mut begun| std::mem::take(&mut *begun)).unwrap_or_default();
+        for pid in begun {
+            let _ = Attached::open(pid).and_then(|attached| attached.request(Command::Stop, 0));
+        }
+    }));
 }
 
 impl Attached {
@@ -47,10 +64,16 @@ impl Attached {
     }
 
     pub fn start(&self, rate_bytes: u64) -> Result<Taken, Failure> {
+        if let Ok(mut begun) = BEGUN.lock() {
+            begun.push(self.process.pid);
+        }
         self.request(Command::Start, rate_bytes)
     }
 
     pub fn stop(&self) -> Result<Taken, Failure> {
+        if let Ok(mut begun) = BEGUN.lock() {
+            begun.retain(|pid| *pid != self.process.pid);
+        }
         self.request(Command::Stop, 0)
     }
 

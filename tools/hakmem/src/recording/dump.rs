@@ -7,9 +7,10 @@
 //! Names:   are found here and now; a file that was replaced since is told by its build id, and gives no names.
 
 use super::convert::{self, Subject};
+use super::guards::{self, Misuse};
 use super::memory::{Mapping, Memory, mappings_parse};
 use super::pages::{Census, Residence};
-use super::raw::Tables;
+use super::raw::{self, Tables};
 use super::subject;
 use crate::profile::model::{Profile, Program};
 use std::collections::BTreeMap;
@@ -40,8 +41,14 @@ impl Memory for Dump<'_> {
     }
 }
 
-/// The profile of a dump; `content` begins with MAGIC.
-pub fn profile(content: &[u8]) -> Result<Profile, String> {
+/// A dump, what is known of the process, and where it published.
+struct Opened<'a> {
+    dump: Dump<'a>,
+    subject: Subject,
+    address: u64,
+}
+
+fn opened(content: &[u8]) -> Result<Opened<'_>, String> {
     let dump = parse(content)?;
     let about = |name: &str| {
         let text = String::from_utf8_lossy(dump.texts.get("about").map(Vec::as_slice).unwrap_or_default());
@@ -52,10 +59,6 @@ pub fn profile(content: &[u8]) -> Result<Profile, String> {
     let address = about("published");
     let address = u64::from_str_radix(address.trim_start_matches("0x"), 16)
         .map_err(|_| "is damaged: it does not say what it is of")?;
-    let tables = Tables::read(&dump, address).map_err(|reason| match dump.is_whole {
-        true => format!("is damaged: {reason}"),
-        false => "is cut short".to_owned(),
-    })?;
     let number = |name: &str| about(name).parse::<u64>().unwrap_or(0);
     let mappings = mappings_of(&dump);
     let reason = about("reason");
@@ -71,10 +74,33 @@ pub fn profile(content: &[u8]) -> Result<Profile, String> {
         is_attached: reason == "request",
         reason,
     };
-    let census = Census::take(&dump, &tables.published, &tables.classes, &Residence::AsReturned);
-    let profile = convert::profile(&tables, &subject, &census, &[]);
+    Ok(Opened { dump, subject, address })
+}
+
+impl Opened<'_> {
+    fn refused(&self, reason: &str) -> String {
+        match self.dump.is_whole {
+            true => format!("is damaged: {reason}"),
+            false => "is cut short".to_owned(),
+        }
+    }
+}
+
+/// The profile of a dump; `content` begins with MAGIC.
+pub fn profile(content: &[u8]) -> Result<Profile, String> {
+    let opened = opened(content)?;
+    let tables = Tables::read(&opened.dump, opened.address).map_err(|reason| opened.refused(&reason))?;
+    let census = Census::take(&opened.dump, &tables.published, &tables.classes, &Residence::AsReturned);
+    let profile = convert::profile(&tables, &opened.subject, &census, &[]);
     profile.check()?;
     Ok(profile)
+}
+
+/// What was done to guarded blocks, as a dump has it; `content` begins with MAGIC.
+pub fn guards(content: &[u8]) -> Result<Vec<Misuse>, String> {
+    let opened = opened(content)?;
+    let found = raw::guards_read(&opened.dump, opened.address).map_err(|reason| opened.refused(&reason))?;
+    Ok(guards::named(&found, &opened.subject))
 }
 
 fn parse(content: &[u8]) -> Result<Dump<'_>, String> {

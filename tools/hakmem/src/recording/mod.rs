@@ -7,6 +7,7 @@
 pub mod attach;
 pub mod convert;
 pub mod dump;
+pub mod guards;
 pub mod locate;
 pub mod memory;
 mod names;

@@ -194,7 +194,28 @@ plain!(Published {
     stack_unwinds: u64,
     stack_repeats: u64,
     learn: Table,
+    guards: Table,
+    guard_faults: Table,
+    guarded: u64,
+    guard_short: u64,
+    guard_found: u64,
 });
+
+plain!(GuardEvent { time_ns: u64, tid: u32, frame_count: u32, name: [u8; 16], frame: [u64; 32] });
+
+plain!(GuardRow {
+    sequence: u32,
+    state: u32, // 3: freed
+    low: u64,
+    high: u64,
+    block: u64,
+    requested_bytes: u64,
+    serial: u64,
+    alloc: GuardEvent,
+    free: GuardEvent,
+});
+
+plain!(GuardFault { sequence: u32, kind: u32, access: u32, row: u32, address: u64, at: GuardEvent });
 
 #[derive(Clone, Copy)]
 pub enum Command {
@@ -264,6 +285,16 @@ pub fn live_read(memory: &dyn Memory, published: &Published, torn: &mut u64) -> 
     let mut live = rows_with_sequence(memory, &published.live, |row: &LiveRow| row.sequence, torn)?;
     live.retain(|row| row.state == 1 && row.sequence != 0);
     Ok(live)
+}
+
+/// What was found wrong with guarded blocks, each with the block's row.
+pub fn guards_read(memory: &dyn Memory, address: u64) -> Result<Vec<(GuardFault, Option<GuardRow>)>, String> {
+    let published = published(memory, address)?;
+    let torn = &mut 0;
+    let guards = rows_with_sequence(memory, &published.guards, |row: &GuardRow| row.sequence, torn)?;
+    let faults = rows_with_sequence(memory, &published.guard_faults, |row: &GuardFault| row.sequence, torn)?;
+    let with_row = |fault: GuardFault| (fault, guards.get(fault.row as usize).copied());
+    Ok(faults.into_iter().filter(|fault| fault.sequence != 0).map(with_row).collect())
 }
 
 fn table_bytes(memory: &dyn Memory, table: &Table) -> Result<Vec<u8>, String> {

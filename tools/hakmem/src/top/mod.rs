@@ -148,7 +148,7 @@ fn turn(
             is_new = false;
         }
         #[cfg(debug_assertions)]
-        assert!(std::env::var_os("HAKMEM_TEST_PANIC").is_none(), "as the test wants it");
+        assert!(std::env::var("HAKMEM_TEST_PANIC").as_deref() != Ok("1"), "as the test wants it");
         if signal.load(SeqCst) != 0 {
             return Ok(());
         }
@@ -171,7 +171,14 @@ fn turn(
         loop {
             match watcher.news.try_recv() {
                 Ok(News::Seen(seen)) => state.renew(seen),
-                Ok(News::Said(line)) => state.say(line),
+                Ok(News::Said(line)) => {
+                    #[cfg(debug_assertions)]
+                    assert!(
+                        std::env::var("HAKMEM_TEST_PANIC").as_deref() != Ok(line.as_str()),
+                        "as the test wants it"
+                    );
+                    state.say(line);
+                }
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return Ok(()), // it panicked, and has said so
             }

@@ -1,0 +1,57 @@
+/* spare.c - see spare.h. */
+#include "memory/spare.h"
+
+#include "memory/purge.h"
+
+hak_atomic_u32 hak_spare_on;
+static struct {
+    hak_atomic_u64 held, missed, cut; /* cut: how often the bound was broken */
+} rows[HAK_SPARE_ROWS];
+
+void hak_spare_start(void) { hak_store_relaxed(&hak_spare_on, 1); }
+
+static hak_atomic_u64 passed_by; /* noted as used again sooner or later, by heaps that sum up first */
+
+void hak_spare_pass_by(uint64_t bytes) {
+    if (hak_load_relaxed(&hak_spare_on)) hak_add(&passed_by, bytes);
+}
+
+static int64_t without_passed_by(int64_t bytes) {
+    uint64_t returned = hak_load_relaxed(&passed_by), size = (uint64_t)-bytes;
+    uint64_t part = returned < size ? returned : size;
+    if (part && !hak_cas(&passed_by, &returned, returned - part)) return bytes; /* another thread's turn */
+    return bytes + (int64_t)part;
+}
+
+void hak_spare_note(int64_t bytes) {
+    if (bytes < 0) bytes = without_passed_by(bytes);
+    for (unsigned i = 0; i < HAK_SPARE_ROWS; i++) {
+        uint64_t held = hak_load_relaxed(&rows[i].held), size = (uint64_t)(bytes < 0 ? -bytes : bytes);
+        if (bytes > 0) {
+            uint64_t bound = hak_purge_bound_halved(i);
+            held += size;
+            if (held > bound) {
+                held = hak_purge_goal_of(bound);
+                hak_store_relaxed(&rows[i].cut, hak_load_relaxed(&rows[i].cut) + 1);
+            }
+        } else {
+            if (size > held) hak_add(&rows[i].missed, size - held);
+            held = size > held ? 0 : held - size;
+        }
+        hak_store_relaxed(&rows[i].held, held);
+    }
+}
+
+uint64_t hak_spare_missed(unsigned halvings) { return hak_load_relaxed(&rows[halvings].missed); }
+
+unsigned hak_spare_choose(unsigned now, uint64_t cpu_ns, uint64_t page_ns, uint64_t share) {
+    unsigned most = now < HAK_HALVINGS_MAX ? now + 1 : HAK_HALVINGS_MAX;
+    if (most > now && hak_load_relaxed(&rows[most].cut) == 0) most = now; /* it would have made no difference: not known */
+    uint64_t whole = hak_spare_missed(0);
+    while (most > 0) {
+        uint64_t missed = hak_spare_missed(most), more = missed > whole ? missed - whole : 0;
+        if (more / 4096 * page_ns <= cpu_ns / share) break;
+        most--;
+    }
+    return most;
+}

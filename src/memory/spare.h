@@ -1,0 +1,37 @@
+/* spare.h - what a smaller bound on free memory would have cost: played in numbers beside the real one.
+ *
+ * Owns:      how often the bound is halved (hak_purge.halvings), and a row for each number of halvings: the free memory that
+ *            would be resident under it, and how much that had gone back would have been touched again.
+ * Threads:   any. Rows are read and written relaxed: two threads at once may lose a note; the sums only steer.
+ * Off:       until hak_spare_start(), which learning calls where a policy file is named; then an addition for each of the
+ *            rows per 64 KiB that become free or are used again.
+ * Errs:      to the dear side. A slab whose pages are counted is used again as a whole, and what the sweep returns because it
+ *            rested is taken to be kept.
+ * Measured:  docs/learning.md, section "Spare memory".
+ */
+#ifndef HAK_MEMORY_SPARE_H
+#define HAK_MEMORY_SPARE_H
+
+#include "base/atomic.h"
+
+enum { HAK_HALVINGS_MAX = 3, HAK_SPARE_ROWS = HAK_HALVINGS_MAX + 1 };
+
+extern hak_atomic_u32 hak_spare_on;
+
+void hak_spare_start(void);
+
+/* So many bytes became free, or (below 0) are used again. */
+void hak_spare_note(int64_t bytes);
+
+/* So many of the bytes that are noted next as used again went back to the kernel instead, or were never free memory of the
+ * program's: they are passed by. */
+void hak_spare_pass_by(uint64_t bytes);
+
+/* Bytes that would have been touched again after they went back, with the bound halved so often; since the start. */
+uint64_t hak_spare_missed(unsigned halvings);
+
+/* The most halvings, at most one more than `now`, whose price above that of the whole bound is at most one part in `share` of
+ * the processor time; more than `now` only if that bound would have been broken. `page_ns`: what it costs to return a page of 4 KiB and to touch it again. */
+unsigned hak_spare_choose(unsigned now, uint64_t cpu_ns, uint64_t page_ns, uint64_t share);
+
+#endif

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""run.py - runs every guard program: the first line of the report, the stacks by function, how the program ends.
+
+    run.py --build DIR [--only TEXT] [--verbose] [--set NAME=VALUE]...
+"""
+import argparse
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+
+SECONDS_MAX = 60
+GUARDED = {"HAKMEM_GUARD": "1", "HAKMEM_SAMPLE_BYTES": "64", "HAKMEM_SAMPLE_MOST": "0"}
+HEAD = re.compile(r"^hakmem:   (passed to the library|[a-z ]+?) by thread (\d+) \((.*)\)(?:, ([\d.]+ (?:us|ms|s)) before)?, at( an unknown place)?$")
+FRAME = re.compile(r"^hakmem:     #(\d+) 0x([0-9a-f]+)(?: (.+)\+0x([0-9a-f]+))?$")
+
+
+def stacks_read(lines):
+    """The stacks of a report by what was done there: [(file, offset)]; None where a line is of no kind that there is."""
+    stacks, frames = {}, None
+    for line in lines:
+        head, frame = HEAD.match(line), FRAME.match(line)
+        if head:
+            frames = stacks.setdefault(head.group(1), [])
+        elif frame and frames is not None:
+            if int(frame.group(1)) != len(frames):
+                return None
+            frames.append((frame.group(3), frame.group(4)))
+        elif not line.startswith("hakmem:   "):
+            return None
+    return stacks
+
+
+def functions(program, frames):
+    """Their names, where they are the program's; a return address is looked up a byte before."""
+    offsets = [hex(int(offset, 16) - (at > 0)) for at, (path, offset) in enumerate(frames) if path and os.path.samefile(path, program)]
+    if not offsets:
+        return []
+    done = subprocess.run(["addr2line", "-f", "-i", "-e", program, *offsets], stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.splitlines()[::2]
+
+
+def program_judge(path, more, can_name):
+    """Runs one program; the reason why it fails, or None."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("HAKMEM_")}
+    environment.update(GUARDED)
+    environment.update(more)
+    try:
+        done = subprocess.run([path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SECONDS_MAX,
+                              stdin=subprocess.DEVNULL, env=environment)
+    except subprocess.TimeoutExpired:
+        return f"still runs after {SECONDS_MAX} s"
+    said, out = done.stderr.decode(errors="replace"), done.stdout.decode(errors="replace")
+    if os.environ.get("HAK_TEST_EMULATED"):  # whose kernel does not say what an access was
+        said = re.sub(r"^qemu: .*\n", "", said, flags=re.MULTILINE)
+        out = re.sub(r"^(expect: hakmem: [a-z ]+: )(?:read of|write to) ", r"\1access to ", out, flags=re.MULTILINE)
+        out = re.sub(r"^stack (?:read|written):", "stack touched:", out, flags=re.MULTILINE)
+    announced = dict(re.findall(r"^([a-z ]+): (.*)$", out, re.MULTILINE))
+    ends = announced.get("ends")
+    if ends is None:
+        return f"it announced nothing (exit {done.returncode}, said {said!r}, {out!r})"
+    wanted = int(ends) if ends.isdigit() else -getattr(signal, "SIG" + ends)
+    if done.returncode != wanted:
+        return f"ended with {done.returncode} instead of {wanted}; said {said!r}"
+    if announced.get("silent"):
+        return f"said {said!r}" if said else None
+    lines = said.splitlines()
+    if not lines or lines[0] != announced["expect"]:
+        return f"said {said!r}; expected: {announced['expect']}"
+    stacks = stacks_read(lines[1:])
+    if stacks is None:
+        return f"a line of no known kind: {said!r}"
+    for key, names in announced.items():
+        if not key.startswith("stack "):
+            continue
+        frames = stacks.get(key[len("stack "):])
+        if not frames:
+            return f"no {key}: {said!r}"
+        if not can_name:
+            continue
+        found = functions(path, frames)
+        rest = iter(found)
+        if not all(name in rest for name in names.split()):
+            return f"{key} is {found}, not {names}: {said!r}"
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--build", required=True, help="build directory; programs are DIR/test/guard/guard_NAME")
+    parser.add_argument("--only", default="", help="run only programs whose name contains this")
+    parser.add_argument("--verbose", action="store_true", help="print PASS lines too")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a further variable of the environment")
+    arguments = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    here = os.path.dirname(os.path.abspath(__file__))
+    names = sorted(name[:-2] for name in os.listdir(here) if name.endswith(".c") and arguments.only in name)
+    more = dict(pair.split("=", 1) for pair in arguments.set)
+    can_name = shutil.which("addr2line") is not None and not os.environ.get("HAK_TEST_EMULATED")
+    failures = []
+    for name in names:
+        path = os.path.join(os.path.abspath(arguments.build), "test", "guard", "guard_" + name)
+        reason = program_judge(path, more, can_name) if os.path.exists(path) else f"{path} was not built"
+        if reason is not None:
+            failures.append(name)
+            print(f"FAIL {name}: {reason}")
+        elif arguments.verbose:
+            print(f"PASS {name}")
+    print(f"guard: {len(names) - len(failures)} of {len(names)} passed")
+    return 1 if failures or not names else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

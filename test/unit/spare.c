@@ -1,0 +1,85 @@
+/* spare.c - what a smaller bound on free memory would have cost, played in numbers, and what is chosen for it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "memory/purge.h"
+
+enum { MIB = 1 << 20 };
+
+/* The bound is max(6 MiB, an eighth of nothing): 6, 3, 1.5 and 0.75 MiB. Above it, free memory falls to its half. */
+static void each_bound_keeps_its_share(void **state) {
+    (void)state;
+    uint64_t before[HAK_SPARE_ROWS];
+    assert_int_equal(hak_purge_bound(), 6 * MIB);
+    assert_int_equal(hak_purge_bound_halved(3), 6 * MIB / 8);
+    for (unsigned i = 0; i < HAK_SPARE_ROWS; i++) before[i] = hak_spare_missed(i);
+    for (unsigned i = 0; i < 4; i++) hak_spare_note(MIB);
+    hak_spare_note(-4 * MIB);
+    assert_int_equal(hak_spare_missed(0) - before[0], 0);                 /* all 4 are there */
+    assert_int_equal(hak_spare_missed(1) - before[1], 4 * MIB - 3 * MIB / 2); /* 1 2 3, then 1.5 */
+    assert_int_equal(hak_spare_missed(2) - before[2], 4 * MIB - 3 * MIB / 4); /* 1; 2, which is too much: 0.75; 1.75: 0.75; again */
+    assert_int_equal(hak_spare_missed(3) - before[3], 4 * MIB - 3 * MIB / 8); /* each of them breaks it */
+}
+
+static void what_costs_too_much_is_not_chosen(void **state) {
+    (void)state;
+    /* missed by now: 0, 2.5, 3.25 and 4.25 MiB; at 1,000 ns for a page 0, 0.64, 0.83 and 1.09 ms */
+    assert_int_equal(hak_spare_choose(0, 240 * 1000000, 1000, 200), 1);  /* 1.2 ms may go; one more at a time */
+    assert_int_equal(hak_spare_choose(1, 240 * 1000000, 1000, 200), 2);
+    assert_int_equal(hak_spare_choose(2, 240 * 1000000, 1000, 200), 3);
+    assert_int_equal(hak_spare_choose(3, 240 * 1000000, 1000, 200), 3);
+    assert_int_equal(hak_spare_choose(3, 100 * 1000000, 1000, 200), 0);  /* 0.5 ms may go: back at once */
+    assert_int_equal(hak_spare_choose(0, 100 * 1000000, 1000, 200), 0);
+}
+
+static void nothing_is_known_of_a_bound_that_was_not_reached(void **state) {
+    (void)state;
+    assert_int_equal(hak_spare_choose(0, 1000000000, 1000, 200), 0);
+    hak_spare_note(MIB);
+    hak_spare_note(-MIB);
+    assert_int_equal(hak_spare_choose(0, 1000000000, 1000, 200), 0); /* 3 MiB would have been enough, and 6 not better */
+    assert_int_equal(hak_spare_choose(2, 1000000000, 1000, 200), 3); /* this one was broken, and cheap */
+}
+
+static void what_went_back_is_not_used_again(void **state) {
+    (void)state;
+    uint64_t before = hak_spare_missed(3);
+    hak_spare_start();
+    hak_spare_pass_by(2 * MIB);
+    hak_spare_note(-MIB);
+    hak_spare_note(-MIB);
+    assert_int_equal(hak_spare_missed(3), before);
+    hak_spare_note(-MIB);
+    assert_true(hak_spare_missed(3) > before);
+}
+
+static void keep_is_kept_under_each_bound(void **state) {
+    (void)state;
+    hak_store_relaxed(&hak_purge.keep_bytes, 64 * MIB);
+    assert_int_equal(hak_purge_bound_halved(3), 64 * MIB);
+    hak_store_relaxed(&hak_purge.keep_bytes, 0);
+}
+
+static void the_halvings_act(void **state) {
+    (void)state;
+    hak_store_relaxed(&hak_purge.halvings, 2);
+    assert_int_equal(hak_purge_bound(), 6 * MIB / 4);
+    assert_true(hak_purge_over(2 * MIB));
+    hak_store_relaxed(&hak_purge.halvings, 0);
+    assert_false(hak_purge_over(2 * MIB));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_known_of_a_bound_that_was_not_reached), /* first: rows are never emptied */
+        cmocka_unit_test(each_bound_keeps_its_share),
+        cmocka_unit_test(what_costs_too_much_is_not_chosen),
+        cmocka_unit_test(what_went_back_is_not_used_again),
+        cmocka_unit_test(keep_is_kept_under_each_bound),
+        cmocka_unit_test(the_halvings_act),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
