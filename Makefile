@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: all product demo test ci conformance bench bench-full bench-record figures soak docs install deb clean help
+.PHONY: all product demo test ci conformance bench bench-full bench-record figures seeing soak docs install deb clean help
 
 all: product
 
@@ -44,6 +44,10 @@ bench-record: product ## results of record into bench/results: the quick rows, a
 figures: product ## every figure of docs/figures.md, measured here
 	@scripts/setup demo
 	python3 bench/figures.py --build $(BUILD)
+
+seeing: product ## a redis server of 2 GB recorded: its pauses, the report's time, throughput
+	@scripts/setup demo
+	python3 bench/attach.py --build $(BUILD) --json build/attach.json
 
 soak: product ## threads, forks and signals until interrupted; SECONDS=N for a fixed time
 	@scripts/setup test

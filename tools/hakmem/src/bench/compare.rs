@@ -90,7 +90,10 @@ pub struct Repeats {
     pub times: usize,
     /// Of them, not further from each other than REPEAT_LIMIT.
     pub within: usize,
-    /// 95% of them are not further from each other than this ratio.
+    /// The same of rows that were steady in both files: the others say of themselves (~) that a ratio is not known.
+    pub steady_times: usize,
+    pub steady_within: usize,
+    /// 95% of all of them are not further from each other than this ratio.
     pub most: f64,
     /// "lru_cache, mimalloc3", the furthest first.
     pub beyond: Vec<String>,
@@ -216,7 +219,19 @@ fn repeats(changes: &[Change], old: &Results, new: &Results) -> Option<Repeats> 
         .map(|change| format!("{}, {}", change.row, change.allocator))
         .collect();
     let most = asked.get(asked.len() - (asked.len() as f64 * UNCHANGED_SHARE).ceil() as usize)?;
-    Some(Repeats { times: asked.len(), within: asked.len() - beyond.len(), most: most.size().exp(), beyond })
+    let is_steady = |results: &Results, change: &Change| {
+        results.rows.iter().any(|row| row.name == change.row && row.is_steady)
+    };
+    let steady: Vec<&&Change> =
+        asked.iter().filter(|change| is_steady(old, change) && is_steady(new, change)).collect();
+    Some(Repeats {
+        times: asked.len(),
+        within: asked.len() - beyond.len(),
+        steady_times: steady.len(),
+        steady_within: steady.iter().filter(|change| change.size() <= REPEAT_LIMIT.ln()).count(),
+        most: most.size().exp(),
+        beyond,
+    })
 }
 
 /// The allocators that both files have, by name.

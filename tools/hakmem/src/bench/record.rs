@@ -31,12 +31,22 @@ impl Record {
 
     pub fn write(&self, results: &Results) -> Result<(), Failure> {
         let name = name(results);
-        Output::open(&self.folder.join(format!("{name}.json")))?.write(&save::text(&thinned(results)))?;
+        Output::open(&self.folder.join(format!("{name}.json")))?
+            .write(&without_here(&save::text(&thinned(results)), &here()))?;
         let page = self.folder.join(format!("{name}.md"));
-        Output::open(&page)?.write(&markdown(results, &name))?;
+        Output::open(&page)?.write(&without_here(&markdown(results, &name), &here()))?;
         text::line_to_stderr(&format!("hakmem: written: {} and .json", page.display()));
         Ok(())
     }
+}
+
+fn here() -> String {
+    std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default()
+}
+
+/// Paths are from where the command was started: what is kept for years names nobody's folders.
+fn without_here(text: &str, here: &str) -> String {
+    if here.len() < 2 { text.to_owned() } else { text.replace(&format!("{here}/"), "") }
 }
 
 /// 2026-11-20-amd-epyc-2cpu-quick.
@@ -140,6 +150,16 @@ mod tests {
         assert!(at("## Where HAKMEM is not the best") < at("## Tables"), "{page}");
         assert!(at("time: in ") < at("Time per operation"), "{page}");
         assert_eq!(page.matches("```").count(), 4);
+    }
+
+    #[test]
+    fn a_record_names_no_folder_of_whoever_made_it() {
+        let text = r#"{"file":"/home/jo/hakmem/build/libhakmem.so","sh":"/usr/bin/sh"}"#;
+        assert_eq!(
+            without_here(text, "/home/jo/hakmem"),
+            r#"{"file":"build/libhakmem.so","sh":"/usr/bin/sh"}"#
+        );
+        assert_eq!(without_here(text, "/"), text);
     }
 
     #[test]

@@ -123,9 +123,12 @@ pub fn repeats_sentence(repeats: &Repeats) -> String {
         all => format!("; beyond it: {}", words::list_some(all, SHOWN)),
     };
     format!(
-        "unchanged allocators in rows of one thread: {} of {} times repeat within {limit:.0}%, 95% of them within {:.1}%{beyond}",
+        "unchanged allocators in rows of one thread: {} of {} times repeat within {limit:.0}%, {} of {} in rows that were \
+         steady both times; 95% of all within {:.1}%{beyond}",
         repeats.within,
         repeats.times,
+        repeats.steady_within,
+        repeats.steady_times,
         (repeats.most - 1.0) * 100.0
     )
 }

@@ -117,18 +117,27 @@ fn a_change_of_an_unchanged_binary_is_told_apart() {
 
 #[test]
 fn what_repeats_and_what_does_not_is_said() {
-    let (old, mut new) = two_sessions(20, 5, 9);
+    let (mut old, mut new) = two_sessions(20, 5, 9);
     let repeats = compare(&old, &new).repeats.unwrap();
     // HAKMEM is another binary; every fourth row has several threads.
     let single = old.rows.iter().filter(|row| row.time == Time::Cpu).count();
     assert_eq!((repeats.within, repeats.times), (4 * single, 4 * single));
     assert!(repeats.most > 1.0 && repeats.most < 1.02, "{}", repeats.most);
     sample::slow_down(&mut new, "glibc", 1.05, &["workload/4"]);
+    old.rows.iter_mut().chain(&mut new.rows).for_each(|row| row.is_steady = true);
     let comparison = compare(&old, &new);
     let repeats = comparison.repeats.as_ref().unwrap();
     assert_eq!(
         (repeats.times - repeats.within, repeats.beyond.as_slice()),
         (1, &["workload/4, glibc".to_owned()][..])
+    );
+    assert_eq!(repeats.steady_times - repeats.steady_within, 1);
+    let mut shaky = new.clone();
+    shaky.rows.iter_mut().find(|row| row.name == "workload/4").unwrap().is_steady = false;
+    let shaky = compare(&old, &shaky).repeats.unwrap();
+    assert_eq!(
+        (shaky.steady_within, shaky.steady_times),
+        (repeats.steady_times - 4, repeats.steady_times - 4)
     );
     let text = text(&comparison);
     assert!(

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""attach.py - a redis server of 2 GB: what it notices of being recorded for ten seconds, and how long the report takes.
+
+    attach.py --build build/release [--hakmem TOOL] [--gigabytes 2] [--seconds 10] [--pairs 5] [--json FILE] [--check]
+
+The server runs with the library on loopback and is filled; then a client sets values for some seconds and times each answer
+(ping.c): with nobody looking, while `hakmem record -p` records, and with nobody looking again. Then the report is made. Then
+redis-benchmark's throughput with and without a recording, by turns. --check: fails where issue 6's reach is not met (no pause
+over 1 ms of the server's own, report in 5 s, file of 10 MB, throughput 0.99). Wall-clock time: not part of the tests.
+"""
+import argparse
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+parser.add_argument("--build", required=True)
+parser.add_argument("--hakmem")
+parser.add_argument("--gigabytes", type=float, default=2)
+parser.add_argument("--seconds", type=int, default=10)
+parser.add_argument("--alone-seconds", type=int, default=5)
+parser.add_argument("--pairs", type=int, default=5)
+parser.add_argument("--json")
+parser.add_argument("--check", action="store_true")
+words = parser.parse_args()
+library = os.path.abspath(os.path.join(words.build, "libhakmem.so"))
+hakmem = os.path.abspath(words.hakmem or os.path.join(words.build, "hakmem"))
+VALUE_BYTES = 1000
+
+
+def run(*command, **more):
+    done = subprocess.run(command, capture_output=True, text=True, **more)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def resident_mb(pid):
+    with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+        return int(re.search(r"VmRSS:\s+(\d+)", file.read()).group(1)) / 1024
+
+
+def wait_for(port, server):
+    for _ in range(200):
+        if server.poll() is not None:
+            sys.exit(f"redis-server ended with {server.returncode}")
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    sys.exit("redis-server does not answer")
+
+
+def throughput(port, pid, recorded):
+    """Requests a second of SET and GET; of the server's own processor time, so that others on the machine count little."""
+    recorder = None
+    if recorded:
+        recorder = subprocess.Popen([hakmem, "record", "-p", str(pid), "--seconds", "600", "-o", "/dev/null"], stderr=subprocess.DEVNULL)
+        time.sleep(0.5)
+    ticks = os.sysconf("SC_CLK_TCK")
+
+    def cpu():
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / ticks
+
+    before, count = cpu(), 400000
+    run("redis-benchmark", "-p", str(port), "-q", "-n", str(count), "-c", "20", "-P", "16", "-r", "100000", "-d", "200", "-t", "set,get")
+    spent = cpu() - before
+    if recorder:
+        recorder.terminate()
+        recorder.wait(30)
+    return 2 * count / spent
+
+
+def main():
+    if not shutil.which("redis-server") or not shutil.which("redis-benchmark"):
+        print("redis is not installed")
+        sys.exit(77)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        ping = os.path.join(folder, "ping")
+        run("cc", "-O2", "-o", ping, os.path.join(HERE, "ping.c"))
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("HAKMEM_")}
+        server = subprocess.Popen(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+                                   "--dir", folder, "--enable-debug-command", "yes"],
+                                  stdout=subprocess.DEVNULL, env=dict(environment, LD_PRELOAD=library))
+        try:
+            wait_for(port, server)
+            keys = int(words.gigabytes * (1 << 30) / (VALUE_BYTES + 100))
+            run("redis-cli", "-p", str(port), "debug", "populate", str(keys), "key", str(VALUE_BYTES))
+            figures = {"keys": keys, "resident_mb": round(resident_mb(server.pid))}
+
+            def pings(seconds):
+                return json.loads(run(ping, str(port), str(seconds), str(server.pid), str(VALUE_BYTES), str(keys)))
+
+            figures["alone"] = pings(words.alone_seconds)
+            profile, page = os.path.join(folder, "redis.hakprof"), os.path.join(folder, "redis.html")
+            recorder = subprocess.Popen([hakmem, "record", "-p", str(server.pid), "--seconds", str(words.seconds), "-o", profile],
+                                        stderr=subprocess.PIPE, text=True)
+            figures["recorded"] = pings(words.seconds + 1)
+            figures["said"] = recorder.communicate(timeout=60)[1].strip()
+            if recorder.returncode != 0:
+                sys.exit(figures["said"])
+            figures["alone_again"] = pings(words.alone_seconds)
+            start = time.monotonic()
+            run(hakmem, "report", profile, "-o", page)
+            figures["report_s"] = round(time.monotonic() - start, 2)
+            figures["file_mb"] = round(os.path.getsize(profile) / 1e6, 2)
+            figures["page_mb"] = round(os.path.getsize(page) / 1e6, 2)
+            pairs = [[throughput(port, server.pid, recorded) for recorded in ((False, True) if pair % 2 else (True, False))]
+                     for pair in range(words.pairs)]
+            pairs = [pair if at % 2 else pair[::-1] for at, pair in enumerate(pairs)]
+            if pairs:
+                off, on = (max(pair[at] for pair in pairs) for at in (0, 1))
+                figures["requests_per_cpu_s"] = {"off": round(off), "on": round(on)}
+                figures["throughput"] = round(on / off, 3)
+        finally:
+            server.terminate()
+            server.wait(30)
+    print(json.dumps(figures, indent=1))
+    if words.json:
+        with open(words.json, "w", encoding="utf-8") as file:
+            json.dump(figures, file, indent=1)
+    missed = [name for name, is_met in (("pause", figures["recorded"]["over_1ms_own"] == 0), ("report", figures["report_s"] <= 5),
+                                        ("file", figures["file_mb"] <= 10), ("throughput", figures.get("throughput", 1) >= 0.99))
+              if not is_met]
+    print("missed: " + ", ".join(missed) if missed else "all is met")
+    sys.exit(1 if missed and words.check else 0)
+
+
+main()
