@@ -2,7 +2,8 @@
 """figures.py - measure every figure of docs/figures.md on this machine, and write it there.
 
 Usage: figures.py [--build build/release] [--only ROW]... [--quick] [--no-beside] [--no-write] [--overcommit]
-  --only ROW    only these rows (see --list); the others keep what was measured with the same library
+  --only ROW    only these rows (see --list); the others keep what was measured with the same library, and with another
+                one nothing is written
   --quick       fewer rounds: a rough answer
   --no-beside   leave out the workloads for which no figure was promised
   --overcommit  the row of that name too: sets the whole system to strict accounting for a second (root)
@@ -42,6 +43,15 @@ def results_read(path, library_sha, is_quick):
     if kept.get("library_sha256") != library_sha or (kept.get("quick") and not is_quick):
         return {}
     return kept
+
+
+def others_keep(library_sha):
+    """Refuses to write some rows into a document whose other rows are of another library: they would be lost."""
+    with open(DOCUMENT, encoding="utf-8") as file:
+        found = re.search(r"libhakmem\.so ([0-9a-f]+)", file.read())
+    if found and found[1] != library_sha:
+        raise SystemExit(f"figures.py: docs/figures.md has the rows of libhakmem.so {found[1]}, this one is {library_sha}: "
+                         "measure all rows, or add --no-write")
 
 
 def verdict(result):
@@ -166,6 +176,8 @@ def main():
         raise SystemExit(f"figures.py: {stand.original} is not there; build it with `make`")
     try:
         about, sha = machine(), stand.library_sha()
+        if options.only and not options.no_write:
+            others_keep(sha)
         path = results_path(about)
         kept = {"machine": about, "library_sha256": sha, "quick": options.quick, "rows": {}, "beside": None,
                 "date": datetime.date.today().isoformat(), "load_before": load_warn(),
