@@ -282,7 +282,11 @@ def growth_for_new_sites_wakes_it(folder):
         learn = learn_of(report)
         os.unlink(path)
         return [row["reason"] for row in learn["history"]]
-    same, new = reasons(99, 8), reasons(5, 8)
+    same, new = reasons(99, 8), []
+    for _ in range(3):  # on a busy machine another reason may wake it first
+        new = reasons(5, 8)
+        if "new_sites" in new:
+            break
     print(f"growth: {same}; for a new site: {new}")
     expect("new_sites" not in same, f"the same sites are called new: {same}")
     expect("new_sites" in new, f"a new site's growth is not seen: {new}")
