@@ -82,7 +82,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
 }
 
 struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index) {
-    enum { TRIES = 4 };
+    enum { TRIES = 64 }; /* in a forked child many in a row may have mail under way, from and to threads that vanished */
     size_t count = hak_classes[class_index].granules;
     size_t refused[TRIES];
     unsigned tries = 0;

@@ -480,6 +480,25 @@ static void no_slab_is_cut_where_mail_is_under_way(void **state) {
     slab_end(other);
 }
 
+/* A forked child may have many such headers in a row; there is room behind them. */
+static void mail_under_way_to_many_does_not_mean_no_room(void **state) {
+    (void)state;
+    enum { COUNT = 20 };
+    struct hak_slab *slab[COUNT];
+    for (unsigned i = 0; i < COUNT; i++) slab[i] = slab_cut(1);
+    for (unsigned i = 0; i < COUNT; i++) {
+        slab_end(slab[i]);
+        atomic_store(&slab[i]->mailed, hak_load_relaxed(&hak_epoch));
+    }
+    struct hak_slab *other = slab_cut(1);
+    assert_non_null(other);
+    for (unsigned i = 0; i < COUNT; i++) {
+        assert_ptr_not_equal(other, slab[i]);
+        atomic_store(&slab[i]->mailed, 0);
+    }
+    slab_end(other);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_slab_is_all_free_and_known_to_every_granule),
@@ -499,6 +518,7 @@ int main(void) {
         cmocka_unit_test(free_pages_are_counted_until_blocks_are_taken),
         cmocka_unit_test(an_ended_slabs_metadata_go_back_and_are_whole_again),
         cmocka_unit_test(no_slab_is_cut_where_mail_is_under_way),
+        cmocka_unit_test(mail_under_way_to_many_does_not_mean_no_room),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }
