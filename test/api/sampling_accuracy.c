@@ -11,6 +11,7 @@
 #include "hakmem/hakmem.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
