@@ -11,19 +11,11 @@
 
 static const char name[] = "delete";
 
-HAK_NOINLINE void hak_delete_other(void *block, struct hak_granule *record) {
-    if (HAK_LIKELY(hak_load_relaxed(&record->owner) == hak_slab_owner_mark(hak_self, HAK_SMALL_CLASS_MAX + 1))) {
-        hak_middle_free(hak_self, block, record, name);
-        return;
-    }
-    hak_find(name, block);
-    hak_free_inline(block);
-}
-
 HAK_NOINLINE void hak_delete_slow(void *block) {
     if (!block) return;
-    if (HAK_LIKELY(hak_region_holds(block))) {
-        hak_delete_other(block, hak_granule_at(hak_granule_of(block)));
+    const struct hak_granule *record = hak_front_middle(block);
+    if (record) {
+        hak_middle_free(hak_self, record, block, name);
         return;
     }
     hak_find(name, block);
@@ -35,7 +27,7 @@ HAK_NOINLINE void hak_delete_sized_slow(void *block, size_t stated) {
     const struct hak_granule *record = hak_front_middle(block);
     if (record && stated - 1 < HAK_SLAB_BLOCK_BYTES_MAX &&
         hak_row_of(record->words)->block_bytes == hak_classes[hak_class_of(stated)].block_bytes) {
-        hak_middle_free(hak_self, block, record, name);
+        hak_middle_free(hak_self, record, block, name);
         return;
     }
     hak_check_size(name, block, stated);

@@ -45,9 +45,6 @@ extern __thread __attribute__((visibility("hidden"), tls_model("initial-exec")))
 /* front/malloc.c: everything that is not fast. All keep errno unless they fail. */
 __attribute__((visibility("hidden"))) void *hak_malloc_slow(size_t bytes);
 __attribute__((visibility("hidden"))) void hak_free_slow(void *block);
-struct hak_granule;
-/* in the window, but its granule's owner is not this thread's heap as small blocks name it */
-__attribute__((visibility("hidden"))) void hak_free_other(void *block, struct hak_granule *record);
 __attribute__((visibility("hidden"))) void hak_free_event(void *block);
 /* the size stated by the caller is not the block's class: right, or misuse */
 __attribute__((visibility("hidden"))) void hak_free_sized_slow(void *block, size_t bytes);
@@ -101,16 +98,14 @@ HAK_INLINE size_t hak_window_bytes(void) {
 #endif
 }
 
-/* `slow_sized`: the caller states a size, which must be that of the block's class here; else `slow` is given, and `other`, as
- * hak_free_other(). */
-HAK_INLINE void hak_free_any(void *block, void (*slow)(void *), void (*other)(void *, struct hak_granule *), size_t bytes,
-                             void (*slow_sized)(void *, size_t)) {
+/* `slow_sized`: the caller states a size, which must be that of the block's class here; else `slow` is given. */
+HAK_INLINE void hak_free_any(void *block, void (*slow)(void *), size_t bytes, void (*slow_sized)(void *, size_t)) {
 #define HAK_LEAVE() (slow_sized ? slow_sized(block, bytes) : slow(block))
     uintptr_t offset = (uintptr_t)block - hak_window.base;
     if (HAK_UNLIKELY(offset >= hak_window_bytes())) return HAK_LEAVE();
     struct hak_fast_record *record = (struct hak_fast_record *)(hak_window.records - (offset >> 11 & ~(uintptr_t)31));
     if (HAK_UNLIKELY(__atomic_load_n(&record->owner, __ATOMIC_RELAXED) != (void *)hak_self))
-        return slow_sized ? slow_sized(block, bytes) : other(block, (struct hak_granule *)(void *)record);
+        return HAK_LEAVE();
     unsigned __int128 product = (unsigned __int128)(uint64_t)((char *)block - record->start) * record->reciprocal;
     uint64_t index = (uint64_t)(product >> 64);
     if (HAK_UNLIKELY((uint64_t)product >= record->reciprocal)) /* no block starts there */
@@ -127,8 +122,8 @@ HAK_INLINE void hak_free_any(void *block, void (*slow)(void *), void (*other)(vo
 #undef HAK_LEAVE
 }
 
-HAK_INLINE void hak_free_inline(void *block) { hak_free_any(block, hak_free_slow, hak_free_other, 0, 0); }
-HAK_INLINE void hak_free_sized_inline(void *block, size_t bytes) { hak_free_any(block, 0, 0, bytes, hak_free_sized_slow); }
+HAK_INLINE void hak_free_inline(void *block) { hak_free_any(block, hak_free_slow, 0, 0); }
+HAK_INLINE void hak_free_sized_inline(void *block, size_t bytes) { hak_free_any(block, 0, bytes, hak_free_sized_slow); }
 
 #ifdef __cplusplus
 }

@@ -51,7 +51,7 @@ struct hak_pools { /* by class */
 
 /* The blocks above 1 KiB of one class that their owner freed last: heap/middle.c. */
 enum { HAK_MIDDLE_CLASSES = HAK_CLASS_COUNT - HAK_SMALL_CLASS_MAX - 1 };
-enum { HAK_MIDDLE_BLOCKS = 14, HAK_MIDDLE_RUN = 16, HAK_MIDDLE_ONE_RUN = UINT8_MAX + 1 };
+enum { HAK_MIDDLE_BLOCKS = 6, HAK_MIDDLE_RUN = 16, HAK_MIDDLE_ONE_RUN = UINT8_MAX + 1 };
 struct hak_middle {
     uint16_t state; /* how many there are; from bit 8 on, frees since the last malloc */
     uint16_t block_bytes;
@@ -59,7 +59,7 @@ struct hak_middle {
     uint64_t handed; /* to the program, since the heap was born */
     void *block[HAK_MIDDLE_BLOCKS]; /* NULL from count on */
 };
-HAK_STATIC(sizeof(struct hak_middle) == 2 * HAK_LINE && (int)HAK_MIDDLE_BLOCKS < (int)HAK_MIDDLE_ONE_RUN);
+HAK_STATIC(sizeof(struct hak_middle) == HAK_LINE && (int)HAK_MIDDLE_BLOCKS < (int)HAK_MIDDLE_ONE_RUN);
 HAK_STATIC((HAK_MIDDLE_RUN + 1) * HAK_MIDDLE_ONE_RUN + HAK_MIDDLE_BLOCKS <= UINT16_MAX && HAK_SLAB_BLOCK_BYTES_MAX <= UINT16_MAX);
 
 /* The spans of large blocks that their thread freed last, by size in granules: heap/kept.c. */
@@ -207,8 +207,7 @@ void hak_visit_chores_due(struct hak_heap *heap);
 /* --- blocks above 1 KiB (heap/middle.c) --- */
 
 HAK_INLINE struct hak_middle *hak_middle_of(struct hak_heap *heap, unsigned class_index) {
-    size_t offset = offsetof(struct hak_heap, middle) - (HAK_SMALL_CLASS_MAX + 1) * sizeof(struct hak_middle);
-    struct hak_middle *middle = (struct hak_middle *)(void *)((char *)heap + offset + (size_t)class_index * sizeof *middle);
+    struct hak_middle *middle = &heap->middle[class_index - HAK_SMALL_CLASS_MAX - 1];
     __asm__("" : "+r"(middle)); /* one register: gcc would make each field's address of heap and class again */
     return middle;
 }
@@ -216,7 +215,7 @@ HAK_INLINE unsigned hak_middle_count(const struct hak_middle *middle) {
     return (uint8_t)__atomic_load_n(&middle->state, __ATOMIC_RELAXED);
 }
 /* The owner frees a block; misuse of `function`, if no live one starts there. */
-void hak_middle_free(struct hak_heap *heap, char *block, const struct hak_granule *record, const char *function);
+void hak_middle_free(struct hak_heap *heap, const struct hak_granule *record, char *block, const char *function);
 /* Is the block free, and kept here? */
 bool hak_middle_has(struct hak_heap *heap, unsigned class_index, const void *block);
 /* Before the slab takes in what strangers gave back: a block that both they and the owner freed ends the program. */

@@ -10,7 +10,7 @@
  *            kernel maps by itself that only a mapping with an address of its own can be in the way; what it
  *            covers is left out for good. Records, chunk structs and metadata come by units (32 MiB of data on
  *            4 KiB pages), data by chunks, or by pieces of 256 KiB while RLIMIT_AS is finite.
- * Threads:   any; parts are taken by CAS on their state. Who finds one in another's hands goes elsewhere; for a new chunk after some 20 ms.
+ * Threads:   any; parts are taken by CAS on their state. Who finds one in another's hands goes elsewhere.
  * Invariant: chunk structs, metadata and records of a ready unit are read-write; so is the data of a ready chunk.
  * Rejected:  reserving 1 TiB with PROT_NONE: RLIMIT_AS counts it, also when it is lowered in main(); mlockall
  *            counts it; core dumps and valgrind stumble over it. docs/decisions/0003-no-reservation.md
@@ -87,9 +87,6 @@ bool hak_unit_ready(size_t chunk);
 /* Makes [chunk, chunk + count) ready: structs, metadata, records and (but for RLIMIT_AS) data. */
 enum hak_ready { HAK_READY, HAK_READY_ELSEWHERE, HAK_READY_REFUSED };
 enum hak_ready hak_region_make_ready(size_t chunk, size_t count);
-
-/* Does somebody map it just now? (Or did, in a forked child whose parent's thread it was.) */
-bool hak_region_in_hands(size_t chunk);
 
 /* Maps the data of granules that the caller has taken, where data comes by pieces. False: refused. */
 bool hak_region_map_pieces(size_t granule, size_t count);

@@ -62,8 +62,6 @@ int hak_os_move(void *from, void *to, size_t bytes);
 bool hak_os_barrier(void);
 void hak_os_barrier_begin(void);
 
-void hak_os_yield(unsigned turn); /* another thread's turn, if one waits; from the 16th turn on 50 us for it */
-
 /* --- facts --- */
 size_t hak_os_page_bytes(void);
 size_t hak_os_address_limit(void);    /* RLIMIT_AS in bytes, SIZE_MAX if none */
