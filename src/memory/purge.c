@@ -43,11 +43,17 @@ uint64_t hak_purge_goal(void) { return hak_purge_goal_of(hak_purge_bound()); }
 
 uint32_t hak_purge_stamp(bool by_sweep) { return ((uint32_t)hak_os_clock_ms() & ~1u) | by_sweep; }
 
+static void keep_begin(void) {
+    hak_store_relaxed(&hak_purge.judged_returned_bytes, 0);
+    hak_store_relaxed(&hak_purge.judged_retouched_bytes, 0);
+    hak_store_relaxed(&hak_purge.enforced_bytes, 0);
+    hak_store_relaxed(&hak_purge.enforced_retouched_bytes, 0);
+}
+
 /* Twice the peak, for sizes vary; the next window takes back what was too much. */
 static void keep_raise(uint64_t now_ms) {
     uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes), peak = positive(hak_load_relaxed(&hak_purge.free_peak_bytes));
-    hak_store_relaxed(&hak_purge.judged_returned_bytes, 0);
-    hak_store_relaxed(&hak_purge.judged_retouched_bytes, 0);
+    keep_begin();
     hak_store_relaxed(&hak_purge.keep_ms, now_ms);
     if (2 * peak > keep) hak_store_relaxed(&hak_purge.keep_bytes, 2 * peak);
 }
@@ -65,13 +71,13 @@ void hak_purge_note_retouch(uint64_t bytes, uint32_t stamp) {
     hak_add(&hak_purge.retouched_bytes, bytes);
     if (HAK_UNLIKELY(hak_load_relaxed(&hak_spare_on))) hak_spare_note(-(int64_t)bytes);
     if ((uint32_t)now - (stamp & ~1u) >= RETOUCH_MS) return;
-    uint64_t returned = hak_load_relaxed(&hak_purge.judged_returned_bytes);
-    uint64_t again = hak_add(&hak_purge.judged_retouched_bytes, bytes) + bytes;
-    if (returned >= JUDGED_BYTES_MIN && again * 5 > returned) keep_raise(now);
-    if (!(stamp & 1)) return;
-    returned = hak_load_relaxed(&hak_purge.swept_bytes);
-    again = hak_add(&hak_purge.swept_retouched_bytes, bytes) + bytes;
-    if (returned >= JUDGED_BYTES_MIN && again * 5 > returned) delay_raise(now);
+    bool by_sweep = stamp & 1;
+    hak_add(&hak_purge.judged_retouched_bytes, bytes);
+    uint64_t returned = hak_load_relaxed(by_sweep ? &hak_purge.swept_bytes : &hak_purge.enforced_bytes);
+    uint64_t again = hak_add(by_sweep ? &hak_purge.swept_retouched_bytes : &hak_purge.enforced_retouched_bytes, bytes) + bytes;
+    if (returned < JUDGED_BYTES_MIN || again * 5 <= returned) return;
+    if (by_sweep) delay_raise(now);
+    else keep_raise(now);
 }
 
 uint64_t hak_purge_delay_ms(void) {
@@ -87,10 +93,7 @@ static void keep_judge(void) {
         uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes), wanted = breathed + breathed / 4;
         if (wanted < keep / 2) wanted = keep < 1 << 20 ? 0 : keep / 2;
         if (wanted < keep) hak_store_relaxed(&hak_purge.keep_bytes, wanted);
-        if (now - hak_load_relaxed(&hak_purge.returned_ms) >= RETOUCH_MS) {
-            hak_store_relaxed(&hak_purge.judged_returned_bytes, 0);
-            hak_store_relaxed(&hak_purge.judged_retouched_bytes, 0);
-        }
+        if (now - hak_load_relaxed(&hak_purge.returned_ms) >= RETOUCH_MS) keep_begin();
         int64_t free_bytes = hak_free_unpurged(hak_load_relaxed(&hak_purge.free_bytes));
         hak_store_relaxed(&hak_purge.free_peak_bytes, free_bytes);
         hak_store_relaxed(&hak_purge.free_low_bytes, free_bytes);
@@ -107,7 +110,7 @@ static void returned_note(uint64_t bytes, bool by_sweep) {
     hak_store_relaxed(&hak_purge.returned_ms, hak_os_clock_ms());
     hak_add(&hak_purge.returned_bytes, bytes);
     hak_add(&hak_purge.judged_returned_bytes, bytes);
-    if (by_sweep) hak_add(&hak_purge.swept_bytes, bytes);
+    hak_add(by_sweep ? &hak_purge.swept_bytes : &hak_purge.enforced_bytes, bytes);
 }
 
 bool hak_purge_return(const struct hak_range *ranges, size_t count, bool by_sweep) {

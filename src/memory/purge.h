@@ -3,8 +3,8 @@
  * Owns:      the sums of free resident bytes and used granules, the bound, and `keep`.
  * Threads:   any; sums are relaxed atomics, changed on slow paths only.
  * The bound: free memory that is resident stays under max(free_max_mb, used / free_share, keep). When more than a fifth
- *            of what was returned is touched again within a second, `keep` rises at once over the recent peak of free
- *            memory. Every two seconds it falls, by half at most, towards what free memory breathed in them: its
+ *            of what the bound returned is touched again within a second, `keep` rises at once over the recent peak of free
+ *            memory; what the sweep returned says nothing of the bound. Every two seconds it falls, by half at most, towards what free memory breathed in them: its
  *            highest less its lowest. What was kept and never needed goes; what comes and goes stays.
  * The delay: of the sweep, purge_delay_ms. It doubles, to 4 s at most, when what the sweep returned is touched again
  *            within a second, and falls back after half a minute without that.
@@ -25,6 +25,7 @@ struct hak_purge {
     hak_atomic_u32 halvings;         /* of the bound, but for keep: learnt (memory/spare.h) */
     hak_atomic_i64 free_peak_bytes, free_low_bytes; /* in this window of two seconds, of hak_free_unpurged() */
     hak_atomic_u64 judged_returned_bytes, judged_retouched_bytes; /* since keep was last judged */
+    hak_atomic_u64 enforced_bytes, enforced_retouched_bytes; /* of these, because the bound was broken */
     hak_atomic_u64 keep_ms;          /* when the window began */
     hak_atomic_u64 returned_ms;      /* when memory last went back */
     hak_atomic_u64 swept_bytes, swept_retouched_bytes; /* of these, by the sweep, since the delay was last judged */

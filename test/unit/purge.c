@@ -31,6 +31,8 @@ static void keep_set(uint64_t bytes) {
     hak_store_relaxed(&hak_purge.free_low_bytes, free_now());
     hak_store_relaxed(&hak_purge.judged_returned_bytes, 0);
     hak_store_relaxed(&hak_purge.judged_retouched_bytes, 0);
+    hak_store_relaxed(&hak_purge.enforced_bytes, 0);
+    hak_store_relaxed(&hak_purge.enforced_retouched_bytes, 0);
 }
 
 static void the_bound_is_the_largest_of_three(void **state) {
@@ -180,11 +182,13 @@ static void the_sweep_waits_longer_when_it_was_too_early(void **state) {
     hak_purge_spans(0); /* by the bound: says nothing of the delay */
     assert_int_equal(hak_span_take(count, 64, &dirty), granule);
     assert_int_equal(hak_purge_delay_ms(), option);
+    keep_set(0);
     hak_span_give(granule, count, HAK_SPAN_DIRTY);
     sweep_all_chunks_twice(number, 1);
     assert_int_equal(hak_span_take(count, 64, &dirty), granule);
     assert_int_equal(dirty, 0);
     assert_int_equal(hak_purge_delay_ms(), 2 * option);
+    assert_int_equal(hak_load_relaxed(&hak_purge.keep_bytes), 0); /* nor the sweep of the bound */
     hak_store_relaxed(&hak_purge.delay_since_ms, hak_os_clock_ms() - 31000);
     hak_purge_excess();
     assert_int_equal(hak_purge_delay_ms(), option);
