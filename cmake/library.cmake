@@ -80,7 +80,7 @@ if(HAKMEM_SHARED AND NOT HAKMEM_SANITIZE)
         LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
     target_link_options(hakmem PRIVATE
         -Wl,--version-script=${map} -Wl,-T,${order} -Wl,-Bsymbolic-functions -Wl,-z,nodelete -Wl,--hash-style=gnu
-        -Wl,-z,relro -Wl,-z,now -Wl,-z,noseparate-code -Wl,-O1 -Wl,--no-undefined -Wl,--as-needed)
+        -Wl,-z,relro -Wl,-z,now -Wl,-z,noseparate-code -Wl,-z,max-page-size=65536 -Wl,-O1 -Wl,--no-undefined -Wl,--as-needed)
     target_link_libraries(hakmem PRIVATE Threads::Threads)
     add_library(hakmem::hakmem ALIAS hakmem)
     list(APPEND HAKMEM_PRODUCTS hakmem)
@@ -99,7 +99,7 @@ else()
     set(renamed)
     # Code in a section of its own name: the linker gives its bounds (src/watch/stack.c).
     set(after_combine COMMAND ${CMAKE_OBJCOPY} --localize-hidden --rename-section .text=hakmem_text
-        --rename-section .text.unlikely=hakmem_text ${combined})
+        --rename-section .text.unlikely=hakmem_text --rename-section .text.early=hakmem_text ${combined})
 endif()
 add_custom_command(OUTPUT ${combined}
     COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${combined} $<TARGET_OBJECTS:hakmem_objects> ${unwinder}

@@ -247,7 +247,7 @@ static void look(uint64_t now) {
     else frozen_look(now);
 }
 
-static void tick(uint64_t now) {
+static HAK_EARLY void tick(uint64_t now) {
     uint32_t epoch = hak_load_relaxed(&hak_epoch);
     uint32_t made_in = hak_load_relaxed(&learn.epoch);
     if (HAK_LIKELY((made_in == epoch || made_in == 0) && now < hak_load_relaxed(&learn.due_ms))) return;
@@ -260,7 +260,7 @@ static void tick(uint64_t now) {
 
 /* --- from outside --- */
 
-static enum hak_evo_policy policy_wanted(void) {
+static HAK_EARLY enum hak_evo_policy policy_wanted(void) {
     static const char names[][8] = { "auto", "learn", "canary", "frozen", "off" };
     const char *wanted = hak_options.evo_policy;
     enum hak_evo_policy usual = hak_options.policy[0] ? evo_default_with_file : evo_default;
@@ -301,7 +301,7 @@ static void policy_believe(const struct hak_policy *policy) {
     shown_write(now);
 }
 
-void hak_learn_start(void) {
+HAK_EARLY void hak_learn_start(void) {
     evo_policy = policy_wanted();
     if (evo_policy == HAK_EVO_OFF) return;
     if (hak_options.policy[0]) {
@@ -327,7 +327,7 @@ static int policy_store(const char *path, bool always) {
 
 static bool is_on(void) { return __atomic_load_n(&hak_sweep_on_tick, __ATOMIC_RELAXED) == tick; }
 
-void hak_learn_end(void) {
+HAK_EARLY void hak_learn_end(void) {
     char path[HAK_OPTION_TEXT_BYTES + 128];
     if (!hak_options.policy[0] || !is_on() || !hak_policy_path(path, sizeof path) || !lock_try()) return;
     int error = policy_store(path, false);

@@ -34,7 +34,7 @@ static void geometry_fill(struct hak_geometry *geometry) {
     };
 }
 
-void hak_publish_start(void) {
+HAK_EARLY void hak_publish_start(void) {
     struct hak_published *published = &hakmem_published;
     for (unsigned c = 1; c < HAK_SHELF_COUNT; c++) {
         const struct hak_class *class = &hak_classes[c];
@@ -53,9 +53,9 @@ void hak_publish_start(void) {
     __atomic_store_n(&published->geometry_ready, 1, __ATOMIC_RELEASE);
 }
 
-static void heap_add(struct hak_heap *heap, void *sum) { hak_counters_add(sum, &heap->counters); }
+static HAK_EARLY void heap_add(struct hak_heap *heap, void *sum) { hak_counters_add(sum, &heap->counters); }
 
-void hak_publish_tick(uint64_t now_ms) {
+HAK_EARLY void hak_publish_tick(uint64_t now_ms) {
     static hak_atomic_u64 last_ms;
     struct hak_published *published = &hakmem_published;
     if (now_ms - hak_load_relaxed(&last_ms) < COUNTERS_MS) return;

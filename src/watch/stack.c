@@ -50,6 +50,7 @@ static _Atomic(uint8_t) *trusts;
 
 extern const char __ehdr_start[] __attribute__((visibility("hidden"), weak));
 extern const char etext[] __attribute__((visibility("hidden"), weak));
+extern const char hak_code_end[] __attribute__((visibility("hidden"), weak)); /* packaging/hakmem.lds: code behind etext */
 
 /* of the static library's object, see cmake/library.cmake; absent from the shared one */
 extern const char __start_hakmem_text[] __attribute__((visibility("hidden"), weak));
@@ -59,7 +60,7 @@ static uintptr_t ours_start, ours_bytes;
 
 /* In a test that is linked with single rooms nothing is known: what is deeper than the hook is left out all the same. */
 void hak_stack_ours_find(void) {
-    uintptr_t bytes = (uintptr_t)etext - (uintptr_t)__ehdr_start, program = getauxval(AT_PHDR);
+    uintptr_t end = (uintptr_t)(hak_code_end ? hak_code_end : etext), bytes = end - (uintptr_t)__ehdr_start, program = getauxval(AT_PHDR);
     bool is_program = program - (uintptr_t)__ehdr_start < bytes;
     ours_start = is_program ? (uintptr_t)__start_hakmem_text : (uintptr_t)__ehdr_start;
     ours_bytes = is_program ? (uintptr_t)__stop_hakmem_text - ours_start : bytes;
