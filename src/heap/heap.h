@@ -79,7 +79,8 @@ struct hak_batch {
     hak_atomic_u64 *word; /* the owner's */
     uint64_t mask;        /* 0: nothing */
     struct hak_slab *slab;
-    uint32_t room; /* blocks until it is flushed */
+    uint32_t room;   /* blocks until it is flushed */
+    uint32_t behind; /* lines from the owner's row to the strangers' */
 };
 
 struct HAK_ALIGNED(HAK_LINE) hak_heap {

@@ -69,12 +69,18 @@ static HAK_COLD __attribute__((noreturn)) void given_twice(const struct hak_slab
     hak_slab_misuse("free", row->start + ((size_t)(word - row->word) * 64 + hak_word_first(bits)) * row->block_bytes);
 }
 
-static void give(struct hak_heap *self, struct hak_slab *slab, hak_atomic_u64 *word, uint64_t mask) {
+/* How many lines the strangers' word of these blocks lies behind the owner's; the header's place says where both are. */
+static unsigned behind_of(size_t granule, const struct hak_slab *slab, const hak_atomic_u64 *word) {
+    uintptr_t meta = (uintptr_t)(slab - granule % HAK_CHUNK_GRANULES);
+    return hak_lines_behind((uintptr_t)word - meta);
+}
+
+static void give(struct hak_heap *self, struct hak_slab *slab, hak_atomic_u64 *word, unsigned behind, uint64_t mask) {
     uint64_t own = hak_load_acquire(word) & mask;
     if (HAK_UNLIKELY(own)) given_twice(slab, word, own);
     /* release: the program's last writes to the blocks; acquire: who finds 0 goes on to the header; seq_cst: then `mailed`
      * is read. The owner writes `mailed` and then reads the word: one of the two sees the other. */
-    uint64_t old = atomic_fetch_or(hak_slab_remote_word(word), mask);
+    uint64_t old = atomic_fetch_or(hak_slab_remote_word(word, behind), mask);
     if (HAK_UNLIKELY(old & mask)) given_twice(slab, word, old & mask);
     if (old == 0) notify(self, slab);
 }
@@ -83,7 +89,7 @@ static void batch_flush(struct hak_heap *self, struct hak_batch *batch) {
     uint64_t mask = batch->mask;
     batch->mask = 0; /* first: a thread that vanishes here loses blocks, never doubles them */
     HAK_COUNT(&self->counters, free_batch, 1);
-    give(self, batch->slab, batch->word, mask);
+    give(self, batch->slab, batch->word, batch->behind, mask);
 }
 
 void hak_batch_flush(struct hak_heap *self) {
@@ -97,19 +103,22 @@ void hak_batch_flush(struct hak_heap *self) {
 /* The lines that the flush will need are fetched meanwhile: the owner's word, the strangers', and the header. */
 static HAK_NOINLINE void batch_begin(struct hak_heap *self, struct hak_batch *batch, const struct hak_granule *record,
                                      hak_atomic_u64 *word, uint64_t bit) {
-    struct hak_slab *slab = hak_slab_at(hak_granule_of(record->start));
+    size_t granule = hak_granule_of(record->start);
+    struct hak_slab *slab = hak_slab_at(granule);
     unsigned room = (unsigned)((unsigned __int128)BATCH_BYTES * record->reciprocal >> 64); /* blocks in so many bytes */
+    unsigned behind = behind_of(granule, slab, word);
     if (batch->mask) batch_flush(self, batch);
     if (room <= 2) {
-        give(self, slab, word, bit);
+        give(self, slab, word, behind, bit);
         return;
     }
-    hak_prefetch_write(hak_slab_remote_word(word));
+    hak_prefetch_write(hak_slab_remote_word(word, behind));
     __builtin_prefetch(word);
     __builtin_prefetch(slab);
     batch->word = word;
     batch->slab = slab;
     batch->room = room - 1;
+    batch->behind = behind;
     self->batches |= UINT32_C(1) << (batch - self->batch);
     batch->mask = bit;
 }
@@ -118,7 +127,9 @@ void hak_stranger_free(struct hak_heap *self, const struct hak_granule *record, 
     hak_atomic_u64 *word = &record->words[block / 64];
     uint64_t bit = UINT64_C(1) << block % 64;
     if (hak_heap_is_none(self)) {
-        give(self, hak_slab_at(hak_granule_of(record->start)), word, bit);
+        size_t granule = hak_granule_of(record->start);
+        struct hak_slab *slab = hak_slab_at(granule);
+        give(self, slab, word, behind_of(granule, slab, word), bit);
         return;
     }
     HAK_COUNT(&self->counters, free_stranger, 1);

@@ -50,7 +50,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
         return false;
     }
     slab->owner_line = (uint16_t)owner_line;
-    slab->remote_line = (uint16_t)(owner_line + HAK_REMOTE_LINES);
+    slab->remote_line = (uint16_t)(owner_line + hak_lines_behind(owner_line * HAK_LINE));
     slab->class_index = (uint8_t)class_index;
     slab->place = HAK_SLAB_CURRENT;
     slab->cursor = slab->pending = slab->exact = 0;

@@ -106,9 +106,9 @@ HAK_INLINE struct hak_row *hak_slab_row(const struct hak_slab *slab) {
 HAK_INLINE hak_atomic_u64 *hak_slab_remote(const struct hak_slab *slab) {
     return (hak_atomic_u64 *)(void *)hak_slab_line(slab, slab->remote_line);
 }
-/* The strangers' word of the same blocks as the owner's. */
-HAK_INLINE hak_atomic_u64 *hak_slab_remote_word(hak_atomic_u64 *owners_word) {
-    return (hak_atomic_u64 *)(void *)((char *)owners_word + HAK_REMOTE_LINES * HAK_LINE - sizeof(struct hak_row));
+/* The strangers' word of the same blocks as the owner's; hak_lines_behind(). */
+HAK_INLINE hak_atomic_u64 *hak_slab_remote_word(hak_atomic_u64 *owners_word, unsigned behind) {
+    return (hak_atomic_u64 *)(void *)((char *)owners_word + behind * HAK_LINE - sizeof(struct hak_row));
 }
 HAK_INLINE char *hak_slab_start(const struct hak_slab *slab) { return hak_granule_address(hak_slab_granule(slab)); }
 HAK_INLINE const struct hak_class *hak_slab_class(const struct hak_slab *slab) {
