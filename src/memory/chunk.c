@@ -92,9 +92,16 @@ static size_t take_small(size_t count, size_t align, size_t *dirty_granules) {
         granule = take_between(0, from < top ? from : top, count, allowed, dirty_granules);
         if (granule != HAK_NO_GRANULE) return granule;
     }
-    /* new chunks, past those in other hands and foreign ones; `refused` by the kernel ends it */
+    /* New chunks, past those in other hands and foreign ones; `refused` by the kernel ends it. A chunk has room for many threads:
+     * one that somebody maps just now is waited for, but not for long; he may be gone. */
+    unsigned patience = 100;
     for (size_t number = top; number < hak_region.chunk_count; number++) {
         enum hak_ready ready = chunks_reach(number, 1);
+        while (ready == HAK_READY_ELSEWHERE && patience > 0 && hak_region_in_hands(number)) {
+            patience--;
+            hak_os_yield();
+            ready = chunks_reach(number, 1);
+        }
         if (ready == HAK_READY_REFUSED) break;
         if (ready == HAK_READY_ELSEWHERE) continue;
         granule = take_in_chunk(number, (unsigned)count, allowed, dirty_granules);

@@ -115,6 +115,12 @@ enum hak_ready hak_region_make_ready(size_t chunk, size_t count) {
     return HAK_READY;
 }
 
+bool hak_region_in_hands(size_t chunk) {
+    uint8_t unit = hak_load_acquire(&units[chunk >> hak_region.unit_shift]);
+    if (unit != HAK_PART_READY) return unit == HAK_PART_TAKEN;
+    return !hak_region.is_limited && hak_load_acquire(&hak_chunk_at(chunk)->data_state) == HAK_PART_TAKEN;
+}
+
 /* --- pieces, under RLIMIT_AS --- */
 
 /* -EEXIST: another thread was faster with this piece. Nothing foreign can be there: all mappings of the process

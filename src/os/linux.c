@@ -195,6 +195,8 @@ int hak_os_move(void *from, void *to, size_t bytes) {
     return result < 0 ? (int)result : -EINVAL;
 }
 
+void hak_os_yield(void) { HAK_SYS1(SYS_sched_yield, 0); }
+
 void hak_os_barrier_begin(void) { HAK_SYS2(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0); }
 
 bool hak_os_barrier(void) {

@@ -62,6 +62,8 @@ int hak_os_move(void *from, void *to, size_t bytes);
 bool hak_os_barrier(void);
 void hak_os_barrier_begin(void);
 
+void hak_os_yield(void); /* another thread's turn, if one waits */
+
 /* --- facts --- */
 size_t hak_os_page_bytes(void);
 size_t hak_os_address_limit(void);    /* RLIMIT_AS in bytes, SIZE_MAX if none */

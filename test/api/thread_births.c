@@ -47,6 +47,52 @@ static void two_hundred_at_once_ten_times(void)
     }
 }
 
+/* They find no chunk ready and one that the first of them is mapping: that one serves all, and not each maps its own. */
+static pthread_barrier_t first_calls;
+static void *first_call_at_once(void *argument)
+{
+    pthread_barrier_wait(&first_calls);
+    work_a_little(argument);
+    pthread_barrier_wait(&first_calls);
+    return NULL;
+}
+
+static size_t address_space_mb(void)
+{
+    size_t kb = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    char line[200];
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "VmSize: %zu kB", &kb) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return kb >> 10;
+}
+
+static void first_calls_at_once_share_chunks(void)
+{
+    enum { COUNT = 200, STACK_BYTES = 256 << 10 };
+    if (!resident_is_known())
+        return; /* an emulator has room for few */
+    pthread_t threads[COUNT];
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_barrier_init(&first_calls, NULL, COUNT + 1);
+    size_t before_mb = address_space_mb();
+    for (uintptr_t i = 0; i < COUNT; i++)
+        REQUIRE(pthread_create(&threads[i], &attributes, first_call_at_once, (void *)(i * 100)) == 0);
+    pthread_barrier_wait(&first_calls);
+    pthread_barrier_wait(&first_calls);
+    size_t grown_mb = address_space_mb() - before_mb;
+    EXPECT_SAY(grown_mb < 2000, "%zu MB of address space", grown_mb); /* 700; 1,200 to 6,400 when each went his own way */
+    for (int i = 0; i < COUNT; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&first_calls);
+    pthread_attr_destroy(&attributes);
+}
+
 static atomic_int detached_done;
 static void *work_detached(void *argument)
 {
@@ -167,6 +213,7 @@ static void memory_of_dead_threads_is_used_again(void)
 
 int main(void)
 {
+    RUN(first_calls_at_once_share_chunks); /* the first of all */
     RUN(five_thousand_threads_one_after_the_other);
     RUN(two_hundred_at_once_ten_times);
     RUN(detached_threads);
