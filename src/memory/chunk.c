@@ -78,6 +78,8 @@ static size_t take_between(size_t from, size_t to, size_t count, uint64_t allowe
     return HAK_NO_GRANULE;
 }
 
+enum { TURNS_MAX = 200 };
+
 static size_t take_small(size_t count, size_t align, size_t *dirty_granules) {
     uint64_t allowed = align > 1 ? hak_word_multiples((unsigned)align) : ~UINT64_C(0);
     unsigned k = hint_for(count);
@@ -93,13 +95,12 @@ static size_t take_small(size_t count, size_t align, size_t *dirty_granules) {
         if (granule != HAK_NO_GRANULE) return granule;
     }
     /* New chunks, past those in other hands and foreign ones; `refused` by the kernel ends it. A chunk has room for many threads:
-     * one that somebody maps just now is waited for, but not for long; he may be gone. */
-    unsigned patience = 100;
+     * one that somebody maps just now is waited for, some 20 ms at most; he may be gone. */
+    unsigned turn = 0;
     for (size_t number = top; number < hak_region.chunk_count; number++) {
         enum hak_ready ready = chunks_reach(number, 1);
-        while (ready == HAK_READY_ELSEWHERE && patience > 0 && hak_region_in_hands(number)) {
-            patience--;
-            hak_os_yield();
+        while (ready == HAK_READY_ELSEWHERE && turn < TURNS_MAX && hak_region_in_hands(number)) {
+            hak_os_yield(turn++);
             ready = chunks_reach(number, 1);
         }
         if (ready == HAK_READY_REFUSED) break;

@@ -195,7 +195,11 @@ int hak_os_move(void *from, void *to, size_t bytes) {
     return result < 0 ? (int)result : -EINVAL;
 }
 
-void hak_os_yield(void) { HAK_SYS1(SYS_sched_yield, 0); }
+void hak_os_yield(unsigned turn) {
+    static const struct timespec us_50 = { 0, 50000 };
+    if (turn < 16) HAK_SYS1(SYS_sched_yield, 0);
+    else HAK_SYS2(SYS_nanosleep, &us_50, NULL);
+}
 
 void hak_os_barrier_begin(void) { HAK_SYS2(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0); }
 

@@ -62,7 +62,7 @@ int hak_os_move(void *from, void *to, size_t bytes);
 bool hak_os_barrier(void);
 void hak_os_barrier_begin(void);
 
-void hak_os_yield(void); /* another thread's turn, if one waits */
+void hak_os_yield(unsigned turn); /* another thread's turn, if one waits; from the 16th turn on 50 us for it */
 
 /* --- facts --- */
 size_t hak_os_page_bytes(void);
