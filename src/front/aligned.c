@@ -90,7 +90,7 @@ HAK_NOINLINE void hak_free_sized_slow(void *block, size_t bytes) {
     const struct hak_granule *record = hak_front_middle(block);
     if (record && bytes - 1 < HAK_SLAB_BLOCK_BYTES_MAX &&
         hak_row_of(record->words)->block_bytes == hak_classes[hak_class_of(bytes)].block_bytes) {
-        hak_middle_free(hak_self, record, block, "free_sized");
+        hak_middle_free(hak_self, block, record, "free_sized");
         return;
     }
     hak_check_size("free_sized", block, bytes);

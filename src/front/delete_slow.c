@@ -15,7 +15,7 @@ HAK_NOINLINE void hak_delete_slow(void *block) {
     if (!block) return;
     const struct hak_granule *record = hak_front_middle(block);
     if (record) {
-        hak_middle_free(hak_self, record, block, name);
+        hak_middle_free(hak_self, block, record, name);
         return;
     }
     hak_find(name, block);
@@ -27,7 +27,7 @@ HAK_NOINLINE void hak_delete_sized_slow(void *block, size_t stated) {
     const struct hak_granule *record = hak_front_middle(block);
     if (record && stated - 1 < HAK_SLAB_BLOCK_BYTES_MAX &&
         hak_row_of(record->words)->block_bytes == hak_classes[hak_class_of(stated)].block_bytes) {
-        hak_middle_free(hak_self, record, block, name);
+        hak_middle_free(hak_self, block, record, name);
         return;
     }
     hak_check_size(name, block, stated);

@@ -45,6 +45,9 @@ extern __thread __attribute__((visibility("hidden"), tls_model("initial-exec")))
 /* front/malloc.c: everything that is not fast. All keep errno unless they fail. */
 __attribute__((visibility("hidden"))) void *hak_malloc_slow(size_t bytes);
 __attribute__((visibility("hidden"))) void hak_free_slow(void *block);
+struct hak_granule;
+/* in the window, but its granule's owner is not this thread's heap as small blocks name it */
+__attribute__((visibility("hidden"))) void hak_free_other(void *block, struct hak_granule *record);
 __attribute__((visibility("hidden"))) void hak_free_event(void *block);
 /* the size stated by the caller is not the block's class: right, or misuse */
 __attribute__((visibility("hidden"))) void hak_free_sized_slow(void *block, size_t bytes);
@@ -105,7 +108,7 @@ HAK_INLINE void hak_free_any(void *block, void (*slow)(void *), size_t bytes, vo
     if (HAK_UNLIKELY(offset >= hak_window_bytes())) return HAK_LEAVE();
     struct hak_fast_record *record = (struct hak_fast_record *)(hak_window.records - (offset >> 11 & ~(uintptr_t)31));
     if (HAK_UNLIKELY(__atomic_load_n(&record->owner, __ATOMIC_RELAXED) != (void *)hak_self))
-        return HAK_LEAVE();
+        return slow_sized ? slow_sized(block, bytes) : hak_free_other(block, (struct hak_granule *)(void *)record);
     unsigned __int128 product = (unsigned __int128)(uint64_t)((char *)block - record->start) * record->reciprocal;
     uint64_t index = (uint64_t)(product >> 64);
     if (HAK_UNLIKELY((uint64_t)product >= record->reciprocal)) /* no block starts there */

@@ -241,20 +241,17 @@ static HAK_NOINLINE void free_further(void *block) {
     hak_stranger_free(self, record, (unsigned)(product >> 64)); /* a block past the last is free for ever */
 }
 
-HAK_NOINLINE void hak_free_slow(void *block) {
+HAK_NOINLINE void hak_free_other(void *block, struct hak_granule *record) {
     struct hak_heap *heap = hak_self;
-    if (HAK_LIKELY(hak_region_holds(block))) {
-        struct hak_granule *record = hak_granule_at(hak_granule_of(block));
-        if (HAK_LIKELY(hak_load_relaxed(&record->owner) == hak_slab_owner_mark(heap, HAK_SMALL_CLASS_MAX + 1))) {
-            hak_middle_free(heap, record, block, "free");
-            return;
-        }
-        if (HAK_LIKELY(hak_load_acquire(&record->owner) == HAK_LARGE)) {
-            free_large(record, block);
-            return;
-        }
-    }
-    free_further(block);
+    if (HAK_LIKELY(hak_load_relaxed(&record->owner) == hak_slab_owner_mark(heap, HAK_SMALL_CLASS_MAX + 1)))
+        hak_middle_free(heap, block, record, "free");
+    else if (HAK_LIKELY(hak_load_acquire(&record->owner) == HAK_LARGE)) free_large(record, block);
+    else free_further(block);
+}
+
+HAK_NOINLINE void hak_free_slow(void *block) {
+    if (HAK_LIKELY(hak_region_holds(block))) hak_free_other(block, hak_granule_at(hak_granule_of(block)));
+    else free_further(block);
 }
 
 HAK_NOINLINE void hak_free_event(void *block) {

@@ -208,7 +208,8 @@ void hak_visit_chores_due(struct hak_heap *heap);
 /* --- blocks above 1 KiB (heap/middle.c) --- */
 
 HAK_INLINE struct hak_middle *hak_middle_of(struct hak_heap *heap, unsigned class_index) {
-    struct hak_middle *middle = &heap->middle[class_index - HAK_SMALL_CLASS_MAX - 1];
+    size_t offset = offsetof(struct hak_heap, middle) - (HAK_SMALL_CLASS_MAX + 1) * sizeof(struct hak_middle);
+    struct hak_middle *middle = (struct hak_middle *)(void *)((char *)heap + offset + (size_t)class_index * sizeof *middle);
     __asm__("" : "+r"(middle)); /* one register: gcc would make each field's address of heap and class again */
     return middle;
 }
@@ -216,7 +217,7 @@ HAK_INLINE unsigned hak_middle_count(const struct hak_middle *middle) {
     return (uint8_t)__atomic_load_n(&middle->state, __ATOMIC_RELAXED);
 }
 /* The owner frees a block; misuse of `function`, if no live one starts there. */
-void hak_middle_free(struct hak_heap *heap, const struct hak_granule *record, char *block, const char *function);
+void hak_middle_free(struct hak_heap *heap, char *block, const struct hak_granule *record, const char *function);
 /* Is the block free, and kept here? */
 bool hak_middle_has(struct hak_heap *heap, unsigned class_index, const void *block);
 /* Before the slab takes in what strangers gave back: a block that both they and the owner freed ends the program. */

@@ -77,31 +77,33 @@ static HAK_NOINLINE void chores(struct hak_heap *heap) {
     hak_visit_chores_due(heap);
 }
 
-static HAK_NOINLINE void free_to_row(struct hak_heap *heap, struct hak_row *row, unsigned index) {
+static HAK_NOINLINE void free_to_row(struct hak_heap *heap, struct hak_row *row, uint64_t index) {
     uint32_t bytes = row->block_bytes; /* before: the slab may end */
     struct hak_middle *middle = hak_middle_of(heap, row->class_index);
-    row_free(heap, row, index);
+    row_free(heap, row, (unsigned)index);
     if (middle->state < HAK_MIDDLE_RUN * HAK_MIDDLE_ONE_RUN) middle->state = (uint16_t)(middle->state + HAK_MIDDLE_ONE_RUN);
     else flush_class(heap, middle); /* nobody takes any: what is kept would keep its slabs from ending */
     if ((heap->clock_in -= (int32_t)bytes) <= 0) chores(heap);
 }
 
 /* Few values at a time, or it saves six registers: what can be settled is settled at once, by branches never taken. */
-void hak_middle_free(struct hak_heap *heap, const struct hak_granule *record, char *block, const char *function) {
-    struct hak_row *row = hak_row_of(record->words);
+void hak_middle_free(struct hak_heap *heap, char *block, const struct hak_granule *record, const char *function) {
+    hak_atomic_u64 *words = record->words;
+    struct hak_row *row = hak_row_of(words);
     struct hak_middle *middle = hak_middle_of(heap, row->class_index);
-    /* all of them, without a branch: how many there are is anybody's guess */
-    bool is_kept = middle->block[0] == block;
-#pragma GCC unroll 8
-    for (unsigned i = 1; i < HAK_MIDDLE_BLOCKS; i++) is_kept |= middle->block[i] == block;
-    if (HAK_UNLIKELY(is_kept)) hak_slab_misuse(function, block);
-    unsigned __int128 product = (unsigned __int128)(uint64_t)(block - row->start) * record->reciprocal;
-    uint64_t index = (uint64_t)(product >> 64);
-    if (HAK_UNLIKELY((uint64_t)product >= record->reciprocal)) hak_slab_misuse(function, block);
-    if (HAK_UNLIKELY(hak_word_has(hak_load_relaxed(&row->word[index / 64]), index))) hak_slab_misuse(function, block);
+    /* all of them: how many there are is anybody's guess, that none is this one is not */
+    void **kept = middle->block;
+    HAK_STATIC(HAK_MIDDLE_BLOCKS == 6);
+    if (HAK_UNLIKELY(kept[0] == block) || HAK_UNLIKELY(kept[1] == block) || HAK_UNLIKELY(kept[2] == block) ||
+        HAK_UNLIKELY(kept[3] == block) || HAK_UNLIKELY(kept[4] == block) || HAK_UNLIKELY(kept[5] == block))
+        hak_slab_misuse(function, block);
+    uint64_t reciprocal = record->reciprocal, rest;
+    uint64_t index = hak_word_multiply((uint64_t)(block - row->start), reciprocal, &rest);
+    if (HAK_UNLIKELY(rest >= reciprocal)) hak_slab_misuse(function, block);
+    if (HAK_UNLIKELY(hak_word_has(hak_load_relaxed(&words[index / 64]), index))) hak_slab_misuse(function, block);
     uint32_t state = middle->state, count = state & (HAK_MIDDLE_ONE_RUN - 1), bytes = row->block_bytes;
     if (HAK_UNLIKELY((count == HAK_MIDDLE_BLOCKS) | (state >= HAK_MIDDLE_RUN * HAK_MIDDLE_ONE_RUN))) {
-        free_to_row(heap, row, (unsigned)index);
+        free_to_row(heap, row, index);
         return;
     }
     middle->block_bytes = (uint16_t)bytes;

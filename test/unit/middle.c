@@ -10,7 +10,7 @@
 #include "rules/options.h"
 
 static void middle_give(struct hak_heap *heap, void *block) {
-    hak_middle_free(heap, hak_granule_at(hak_granule_of(block)), block, "free");
+    hak_middle_free(heap, block, hak_granule_at(hak_granule_of(block)), "free");
 }
 
 static void *middle_take(struct hak_heap *heap, unsigned class_index) {
