@@ -11,11 +11,19 @@
 
 static const char name[] = "delete";
 
+HAK_NOINLINE void hak_delete_other(void *block, struct hak_granule *record) {
+    if (HAK_LIKELY(hak_load_relaxed(&record->owner) == hak_slab_owner_mark(hak_self, HAK_SMALL_CLASS_MAX + 1))) {
+        hak_middle_free(hak_self, block, record, name);
+        return;
+    }
+    hak_find(name, block);
+    hak_free_inline(block);
+}
+
 HAK_NOINLINE void hak_delete_slow(void *block) {
     if (!block) return;
-    const struct hak_granule *record = hak_front_middle(block);
-    if (record) {
-        hak_middle_free(hak_self, block, record, name);
+    if (HAK_LIKELY(hak_region_holds(block))) {
+        hak_delete_other(block, hak_granule_at(hak_granule_of(block)));
         return;
     }
     hak_find(name, block);

@@ -101,14 +101,16 @@ HAK_INLINE size_t hak_window_bytes(void) {
 #endif
 }
 
-/* `slow_sized`: the caller states a size, which must be that of the block's class here; else `slow` is given. */
-HAK_INLINE void hak_free_any(void *block, void (*slow)(void *), size_t bytes, void (*slow_sized)(void *, size_t)) {
+/* `slow_sized`: the caller states a size, which must be that of the block's class here; else `slow` is given, and `other`, as
+ * hak_free_other(). */
+HAK_INLINE void hak_free_any(void *block, void (*slow)(void *), void (*other)(void *, struct hak_granule *), size_t bytes,
+                             void (*slow_sized)(void *, size_t)) {
 #define HAK_LEAVE() (slow_sized ? slow_sized(block, bytes) : slow(block))
     uintptr_t offset = (uintptr_t)block - hak_window.base;
     if (HAK_UNLIKELY(offset >= hak_window_bytes())) return HAK_LEAVE();
     struct hak_fast_record *record = (struct hak_fast_record *)(hak_window.records - (offset >> 11 & ~(uintptr_t)31));
     if (HAK_UNLIKELY(__atomic_load_n(&record->owner, __ATOMIC_RELAXED) != (void *)hak_self))
-        return slow_sized ? slow_sized(block, bytes) : hak_free_other(block, (struct hak_granule *)(void *)record);
+        return slow_sized ? slow_sized(block, bytes) : other(block, (struct hak_granule *)(void *)record);
     unsigned __int128 product = (unsigned __int128)(uint64_t)((char *)block - record->start) * record->reciprocal;
     uint64_t index = (uint64_t)(product >> 64);
     if (HAK_UNLIKELY((uint64_t)product >= record->reciprocal)) /* no block starts there */
@@ -125,8 +127,8 @@ HAK_INLINE void hak_free_any(void *block, void (*slow)(void *), size_t bytes, vo
 #undef HAK_LEAVE
 }
 
-HAK_INLINE void hak_free_inline(void *block) { hak_free_any(block, hak_free_slow, 0, 0); }
-HAK_INLINE void hak_free_sized_inline(void *block, size_t bytes) { hak_free_any(block, 0, bytes, hak_free_sized_slow); }
+HAK_INLINE void hak_free_inline(void *block) { hak_free_any(block, hak_free_slow, hak_free_other, 0, 0); }
+HAK_INLINE void hak_free_sized_inline(void *block, size_t bytes) { hak_free_any(block, 0, 0, bytes, hak_free_sized_slow); }
 
 #ifdef __cplusplus
 }

@@ -15,8 +15,8 @@
 #include "front/fast.h"
 
 /* delete's fast path is free's; where it leaves, it leaves to functions that know its name */
-HAK_INLINE void delete_inline(void *block) { hak_free_any(block, hak_delete_slow, 0, nullptr); }
-HAK_INLINE void delete_sized_inline(void *block, size_t size) { hak_free_any(block, nullptr, size, hak_delete_sized_slow); }
+HAK_INLINE void delete_inline(void *block) { hak_free_any(block, hak_delete_slow, hak_delete_other, 0, nullptr); }
+HAK_INLINE void delete_sized_inline(void *block, size_t size) { hak_free_any(block, nullptr, nullptr, size, hak_delete_sized_slow); }
 
 #define OPERATOR __attribute__((visibility("default"), used, weak))
 #define SAME_AS(operator_) __attribute__((visibility("default"), used, weak, alias(#operator_)))
