@@ -51,7 +51,7 @@ struct hak_pools { /* by class */
 
 /* The blocks above 1 KiB of one class that their owner freed last: heap/middle.c. */
 enum { HAK_MIDDLE_CLASSES = HAK_CLASS_COUNT - HAK_SMALL_CLASS_MAX - 1 };
-enum { HAK_MIDDLE_BLOCKS = 6, HAK_MIDDLE_RUN = 16, HAK_MIDDLE_ONE_RUN = UINT8_MAX + 1 };
+enum { HAK_MIDDLE_BLOCKS = 14, HAK_MIDDLE_RUN = 16, HAK_MIDDLE_ONE_RUN = UINT8_MAX + 1 };
 struct hak_middle {
     uint16_t state; /* how many there are; from bit 8 on, frees since the last malloc */
     uint16_t block_bytes;
@@ -59,7 +59,7 @@ struct hak_middle {
     uint64_t handed; /* to the program, since the heap was born */
     void *block[HAK_MIDDLE_BLOCKS]; /* NULL from count on */
 };
-HAK_STATIC(sizeof(struct hak_middle) == HAK_LINE && (int)HAK_MIDDLE_BLOCKS < (int)HAK_MIDDLE_ONE_RUN);
+HAK_STATIC(sizeof(struct hak_middle) == 2 * HAK_LINE && (int)HAK_MIDDLE_BLOCKS < (int)HAK_MIDDLE_ONE_RUN);
 HAK_STATIC((HAK_MIDDLE_RUN + 1) * HAK_MIDDLE_ONE_RUN + HAK_MIDDLE_BLOCKS <= UINT16_MAX && HAK_SLAB_BLOCK_BYTES_MAX <= UINT16_MAX);
 
 /* The spans of large blocks that their thread freed last, by size in granules: heap/kept.c. */

@@ -93,10 +93,11 @@ void hak_middle_free(struct hak_heap *heap, char *block, const struct hak_granul
     struct hak_middle *middle = hak_middle_of(heap, row->class_index);
     /* all of them: how many there are is anybody's guess, that none is this one is not */
     void **kept = middle->block;
-    HAK_STATIC(HAK_MIDDLE_BLOCKS == 6);
-    if (HAK_UNLIKELY(kept[0] == block) || HAK_UNLIKELY(kept[1] == block) || HAK_UNLIKELY(kept[2] == block) ||
-        HAK_UNLIKELY(kept[3] == block) || HAK_UNLIKELY(kept[4] == block) || HAK_UNLIKELY(kept[5] == block))
+    HAK_STATIC(HAK_MIDDLE_BLOCKS == 14);
+#define IS(i) HAK_UNLIKELY(kept[i] == block)
+    if (IS(0) || IS(1) || IS(2) || IS(3) || IS(4) || IS(5) || IS(6) || IS(7) || IS(8) || IS(9) || IS(10) || IS(11) || IS(12) || IS(13))
         hak_slab_misuse(function, block);
+#undef IS
     uint64_t reciprocal = record->reciprocal, rest;
     uint64_t index = hak_word_multiply((uint64_t)(block - row->start), reciprocal, &rest);
     if (HAK_UNLIKELY(rest >= reciprocal)) hak_slab_misuse(function, block);

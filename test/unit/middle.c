@@ -41,9 +41,12 @@ static void more_than_it_keeps_goes_to_the_slab(void **state) {
     (void)state;
     unsigned c = HAK_SMALL_CLASS_MAX + 20;
     struct hak_heap *heap = heap_make();
-    void *held[3 * HAK_MIDDLE_BLOCKS];
-    for (unsigned i = 0; i < 3 * HAK_MIDDLE_BLOCKS; i++) held[i] = block_take(heap, c);
-    for (unsigned i = 0; i < 3 * HAK_MIDDLE_BLOCKS; i++) {
+    enum { COUNT = HAK_MIDDLE_RUN }; /* one more, and all would go */
+    void *held[COUNT];
+    for (unsigned i = 0; i < COUNT; i++) held[i] = block_take(heap, c);
+    middle_give(heap, held[0]);
+    held[0] = middle_take(heap, c); /* the run of frees before is over */
+    for (unsigned i = 0; i < COUNT; i++) {
         middle_give(heap, held[i]);
         struct hak_row *row = hak_slab_row(slab_of(held[i]));
         unsigned index = block_index(held[i]);
