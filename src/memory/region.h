@@ -10,7 +10,7 @@
  *            kernel maps by itself that only a mapping with an address of its own can be in the way; what it
  *            covers is left out for good. Records, chunk structs and metadata come by units (32 MiB of data on
  *            4 KiB pages), data by chunks, or by pieces of 256 KiB while RLIMIT_AS is finite.
- * Threads:   any; parts are taken by CAS on their state. Who finds one in another's hands goes elsewhere.
+ * Threads:   any; parts are taken by CAS on their state. Who finds one in another's hands goes elsewhere; for a new chunk after some 20 ms.
  * Invariant: chunk structs, metadata and records of a ready unit are read-write; so is the data of a ready chunk.
  * Rejected:  reserving 1 TiB with PROT_NONE: RLIMIT_AS counts it, also when it is lowered in main(); mlockall
  *            counts it; core dumps and valgrind stumble over it. docs/decisions/0003-no-reservation.md
