@@ -27,7 +27,7 @@ static size_t sweep_chunk(size_t number, bool all, uint64_t *slabs) {
         struct hak_slab *slab = hak_slab_at(granule);
         if (!hak_slab_claim(slab)) continue;
         if (hak_slab_live(granule)) { /* look again: it may have ended before the claim */
-            if (HAK_UNLIKELY(hak_load_relaxed(&slab->sample))) hak_slab_look_claimed(slab);
+            hak_slab_look_claimed(slab);
             bytes += hak_slab_sweep_claimed(slab, all);
             ++*slabs;
         }

@@ -4,8 +4,8 @@
  * Threads:   any; sums are relaxed atomics, changed on slow paths only.
  * The bound: free memory that is resident stays under max(free_max_mb, used / free_share, keep). When more than a fifth
  *            of what the bound returned is touched again within a second, `keep` rises at once over the recent peak of free
- *            memory; what the sweep returned says nothing of the bound. Every two seconds it falls, by half at most, towards what free memory breathed in them: its
- *            highest less its lowest. What was kept and never needed goes; what comes and goes stays.
+ *            memory; what the sweep returned says nothing of the bound. Every two seconds it falls, by half at most, towards what
+ *            free memory breathed in them: its highest less its lowest. What was kept and never needed goes; what comes and goes stays.
  * The delay: of the sweep, purge_delay_ms. It doubles, to 4 s at most, when what the sweep returned is touched again
  *            within a second, and falls back after half a minute without that.
  */

@@ -204,9 +204,11 @@ HAK_INLINE bool hak_slab_mailed(struct hak_slab *slab) {
  * again, or the slab ends, nobody can mistake another block for it. Then learn is told (claimed, by the owner); NULL:
  * nobody learns. */
 extern void (*hak_slab_on_death)(struct hak_slab *slab);
-/* Learn's: a slab with a watched block is about to be used again, or was met by the sweep. */
+/* Learn's: a slab with a watched block is about to be used again, or was met by the sweep. Who saw it before the claim looks
+ * again: another may have judged the block meanwhile. */
 extern void (*hak_slab_on_look)(struct hak_slab *slab);
 HAK_INLINE void hak_slab_look_claimed(struct hak_slab *slab) {
+    if (HAK_LIKELY(!hak_load_relaxed(&slab->sample))) return;
     void (*told)(struct hak_slab *) = __atomic_load_n(&hak_slab_on_look, __ATOMIC_RELAXED);
     if (told) told(slab);
 }

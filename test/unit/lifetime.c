@@ -196,6 +196,27 @@ static void teaching_finds_the_same_site(void **state) {
     in_child(taught);
 }
 
+/* A sweep may judge a block between its owner's first look and the claim. */
+static void nothing_is_watched(void) {
+    peak(50, true, true);
+    unsigned looks = 0;
+    for (size_t number = 0; number < hak_load_acquire(&hak_chunk_top); number++)
+        for (uint64_t live = hak_chunk_slabs(number); live; live &= live - 1) {
+            struct hak_slab *slab = hak_slab_at(number * HAK_CHUNK_GRANULES + hak_word_first(live));
+            CHECK(hak_slab_claim(slab));
+            hak_store_relaxed(&slab->sample, 0);
+            hak_slab_look_claimed(slab);
+            CHECK(hak_load_relaxed(&slab->sample) == 0);
+            hak_slab_unclaim(slab);
+            looks++;
+        }
+    CHECK(looks > 0);
+}
+static void a_block_that_was_judged_meanwhile_is_not_looked_at(void **state) {
+    (void)state;
+    in_child(nothing_is_watched);
+}
+
 int main(void) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(__clang__)
     return 77; /* neither a sanitizer's build nor clang's -O1 makes tail calls: all sites are one */
@@ -207,6 +228,7 @@ int main(void) {
         cmocka_unit_test(a_heap_that_only_grows_teaches_nothing),
         cmocka_unit_test(what_goes_last_of_a_peak_is_not_long_lived),
         cmocka_unit_test(teaching_finds_the_same_site),
+        cmocka_unit_test(a_block_that_was_judged_meanwhile_is_not_looked_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
