@@ -198,6 +198,9 @@ struct hak_published {
                                then struct hak_learn_stats of hakmem.h */
     struct hak_table guards, guard_faults;          /* rows of guarded blocks; what was found wrong with them, the first 16 */
     uint64_t guarded, guard_short, guard_found;     /* blocks guarded so far; those that could not be; misuses found */
+    uint64_t held_count, held_ns, held_max_ns;      /* how often a thread of the program did recording's work instead of its own, how
+                                                       long in all and at most, by the clock: with what the system let it wait. Not
+                                                       in it: frees of sampled blocks, some 0.1 us each */
 };
 
 extern struct hak_published hakmem_published;

@@ -369,7 +369,7 @@ void hak_record_clear(void) {
                                &published->alloc_bytes, &published->free_count, &published->free_bytes, &published->lost_live,
                                &published->lost_stacks, &published->lost_threads, &published->lost_bytes,
                                &published->lost_block, &published->stack_walks, &published->stack_unwinds,
-                               &published->stack_repeats };
+                               &published->stack_repeats, &published->held_count, &published->held_ns, &published->held_max_ns };
     for (unsigned i = 0; i < sizeof sums / sizeof *sums; i++) __atomic_store_n(sums[i], 0, __ATOMIC_RELAXED);
     hak_timeline_clear();
     __atomic_store_n(&published->start_ns, hak_os_clock_ns(), __ATOMIC_RELAXED);

@@ -111,12 +111,14 @@ static uint64_t draw(struct hak_watch *watch, unsigned class_index, uint64_t rat
 
 /* Another rate: what is pending is drawn again when it is met. */
 static void follow(struct hak_heap *heap) {
+    uint64_t begin_ns = hak_os_clock_ns();
     heap->follows = hak_load_acquire(&hak_hooks.generation);
     if (!hak_watch_of(heap)) return;
     bool on = hak_sample_rate() != 0;
     for (unsigned i = 1; i < hak_shelf_end(heap); i++) hak_shelf_of(heap, i)->ahead = on ? NEXT : NEVER;
     for (unsigned i = HAK_SMALL_CLASS_MAX + 1; i < HAK_CLASS_COUNT; i++) hak_middle_of(heap, i)->ahead = on ? (uint32_t)NEXT : 0;
     heap->large_ahead = on ? NEXT : NEVER;
+    hak_publish_held(begin_ns);
 }
 
 /* --- small blocks --- */
@@ -142,7 +144,7 @@ static HAK_NOINLINE void *sample_small(size_t bytes, struct hak_heap *heap, unsi
     if (heap->from_address) here = (struct hak_stack_here){ (uintptr_t)heap->from_address, heap->from_stack, 0 };
     struct hak_watch *watch = heap->watch;
     hak_atomic_u32 *number;
-    uint64_t rate = hak_sample_rate();
+    uint64_t rate = hak_sample_rate(), begin_ns = hak_os_clock_ns();
     size_t usable = hak_classes[class_index].block_bytes, requested = bytes < usable ? bytes : usable;
     watch->busy = 1;
     thread_look(watch);
@@ -159,6 +161,7 @@ static HAK_NOINLINE void *sample_small(size_t bytes, struct hak_heap *heap, unsi
     }
     sample_counted();
     watch->busy = 0;
+    hak_publish_held(begin_ns);
     return block;
 }
 
@@ -344,7 +347,7 @@ static bool large_hit(struct hak_heap *heap, struct hak_watch *watch, size_t byt
 static HAK_NOINLINE uint32_t large_sample(struct hak_heap *heap, struct hak_watch *watch, void *block, size_t requested,
                                           size_t drawn, size_t from, bool is_guarded) {
     struct hak_stack_here here = HAK_STACK_HERE();
-    uint64_t rate = hak_sample_rate();
+    uint64_t rate = hak_sample_rate(), begin_ns = hak_os_clock_ns();
     struct hak_sample sample = { .block = block, .place = block, .requested_bytes = requested, .block_bytes = drawn,
                                  .rate_bytes = rate, .weight = hak_sample_weight(drawn, rate), .is_guarded = is_guarded };
     watch->busy = 1;
@@ -352,6 +355,7 @@ static HAK_NOINLINE uint32_t large_sample(struct hak_heap *heap, struct hak_watc
     uint32_t number = hak_record_alloc(heap, watch, &sample, from, here, stacks_wanted());
     sample_counted();
     watch->busy = 0;
+    hak_publish_held(begin_ns);
     return number;
 }
 

@@ -117,6 +117,9 @@ static HAK_EARLY void on_tick(struct hak_heap *heap, uint64_t now_ms) {
     static uint64_t threshold_ms;
     uint32_t epoch = hak_load_relaxed(&hak_epoch), seen = hak_load_relaxed(&ticking);
     if (seen == epoch || !hak_cas(&ticking, &seen, epoch)) return;
+    struct hak_control *control = &hakmem_published.control;
+    bool is_ours = rate_asked || __atomic_load_n(&control->request, __ATOMIC_RELAXED) != control->seen;
+    uint64_t begin_ns = is_ours ? hak_os_clock_ns() : 0; /* without a recording a look costs next to nothing */
     hak_publish_tick(now_ms);
     control_look();
     if (rate_asked && option_seen != HAK_OPT(sample_bytes)) record(HAK_OPT(sample_bytes));
@@ -127,6 +130,7 @@ static HAK_EARLY void on_tick(struct hak_heap *heap, uint64_t now_ms) {
         threshold_ms = now_ms;
         threshold_look();
     }
+    if (is_ours) hak_publish_held(begin_ns);
     hak_store_release(&ticking, 0);
 }
 

@@ -93,6 +93,10 @@ def main():
         check(child.stdout.readline() == "kept\n", "it runs while it is recorded")
         _, said = recorder.communicate(timeout=120)
         check(recorder.returncode == 0, "it is recorded: " + said)
+        held = re.search(r"held the program up for ([\d.]+) (us|ms|s) in all, ([\d.]+) (us|ms|s) at most at once", said)
+        check(held, "it says what it cost: " + said)
+        in_all, at_once = (float(held[at]) * {"us": 1, "ms": 1e3, "s": 1e6}[held[at + 1]] for at in (1, 3))
+        check(0 < at_once <= in_all < 6e6, f"a part of it at once: {at_once} us, {in_all} us")
         check(len(os.listdir(f"/proc/{pid}/task")) == threads_before, "with no thread more than before")
 
         profile = profile_of(file)

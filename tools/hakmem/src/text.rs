@@ -85,6 +85,15 @@ pub fn seconds(duration: Duration) -> String {
     format!("{:.3} s", duration.as_secs_f64())
 }
 
+/// 213 us, 4.07 ms, 1.250 s.
+pub fn nanoseconds(number: u64) -> String {
+    match number {
+        0..1_000_000 => format!("{} us", number / 1000),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", number as f64 / 1e6),
+        _ => seconds(Duration::from_nanos(number)),
+    }
+}
+
 /// `items` joined by commas, on lines of at most `width` columns, each but the first after `indent` blanks.
 pub fn wrapped(items: &[String], indent: usize, width: usize) -> String {
     let mut text = String::new();

@@ -206,6 +206,8 @@ fn page(tables: &Tables, census: &Census, pid: u32) -> String {
         "Samples that found no place in a table",
         published.lost_live + published.lost_stacks,
     );
+    page.counter("recording_held_ns", "Time that recording took from the program's threads, nanoseconds", published.held_ns);
+    page.gauge("recording_held_max_ns", "The longest of it at once", published.held_max_ns);
     if published.is_on != 0 {
         page.counter("allocated_bytes", "Allocated while recording, estimated", published.alloc_bytes);
         page.counter("freed_bytes", "Of it, freed, estimated", published.free_bytes);

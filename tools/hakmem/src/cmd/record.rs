@@ -8,7 +8,7 @@ use crate::profile::model::Profile;
 use crate::recording::attach::{Attached, Taken};
 use crate::recording::convert::{self, Subject, Tick};
 use crate::recording::pages::{Census, Residence};
-use crate::recording::raw::Tables;
+use crate::recording::raw::{Published, Tables};
 use crate::recording::subject;
 use crate::text::{self, Failure};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -93,6 +93,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let (mut moment, ticks) = watched?;
     moment.subject.is_attached |= !was_on;
     written(&arguments.output, &moment.profile(&ticks))?;
+    held_line(&attached.published().unwrap_or(moment.tables.published));
     if !attached.process.is_alive() {
         text::line_to_stderr(&format!(
             "hakmem: process {pid} ended; the profile is of a moment shortly before"
@@ -167,6 +168,18 @@ fn watch(attached: &Attached, time: Duration, ended: &AtomicBool) -> Result<(Mom
     }
     let moment = Moment::of(attached, "record").or_else(|failure| last.ok_or(failure))?;
     Ok((moment, ticks))
+}
+
+/// What the process paid, as its library counted it: until the end of the recording, if that was ours.
+fn held_line(published: &Published) {
+    if published.held_count == 0 {
+        return; // a library that does not count it, or that took no sample
+    }
+    text::line_to_stderr(&format!(
+        "hakmem: it held the program up for {} in all, {} at most at once",
+        text::nanoseconds(published.held_ns),
+        text::nanoseconds(published.held_max_ns),
+    ));
 }
 
 fn writable_check(path: &Path) -> Result<(), Failure> {

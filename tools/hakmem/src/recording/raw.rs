@@ -199,6 +199,9 @@ plain!(Published {
     guarded: u64,
     guard_short: u64,
     guard_found: u64,
+    held_count: u64,
+    held_ns: u64,
+    held_max_ns: u64,
 });
 
 plain!(GuardEvent { time_ns: u64, tid: u32, frame_count: u32, name: [u8; 16], frame: [u64; 32] });
@@ -406,7 +409,7 @@ mod tests {
             SIZE(hak_time_row); SIZE(hak_class_row); SIZE(hak_geometry); SIZE(hak_control); SIZE(hak_published);\n\
             AT(hak_stack_row, large_bytes); AT(hak_stack_row, age_count); AT(hak_live_row, weight); AT(hak_live_row, from_bytes);\n\
             AT(hak_thread_row, alloc_bytes); AT(hak_published, geometry); AT(hak_published, control); AT(hak_published, samples);\n\
-            AT(hak_published, stack_repeats); AT(hak_published, counters); AT(hak_geometry, class_count); AT(hak_control, path);\n\
+            AT(hak_published, stack_repeats); AT(hak_published, held_max_ns); AT(hak_published, counters); AT(hak_geometry, class_count); AT(hak_control, path);\n\
             printf(\"%d %d\", HAK_COUNT_UNIT, HAK_AGE_COUNT); return 0; }\n";
         std::fs::write(folder.join("l.c"), source).unwrap();
         let built = Run::new("cc")
@@ -438,6 +441,7 @@ mod tests {
             offset_of!(Published, control),
             offset_of!(Published, samples),
             offset_of!(Published, stack_repeats),
+            offset_of!(Published, held_max_ns),
             offset_of!(Published, counters),
             offset_of!(Geometry, class_count),
             offset_of!(Control, path),
