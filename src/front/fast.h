@@ -65,18 +65,34 @@ HAK_INLINE uint64_t hak_bit_first(uint64_t word) {
 #endif
 }
 
-/* Sets bit `index` modulo 64 of a word in a register; whether it was set. One instruction where there is one
- * (gcc does not find it: four more otherwise). */
-HAK_INLINE bool hak_bit_test_and_set(uint64_t *word, uint64_t index) {
+/* High and low half of a * *b. As gcc has it, both halves move once more, and *b is loaded for itself. */
+HAK_INLINE uint64_t hak_multiply(uint64_t a, const uint64_t *b, uint64_t *low) {
 #if defined(__x86_64__)
-    bool was;
-    __asm__("btsq %2, %0" : "+r"(*word), "=@ccc"(was) : "r"(index));
-    return was;
+    uint64_t high;
+    __asm__("mulq %3" : "=d"(high), "=a"(*low) : "1"(a), "m"(*b) : "cc");
+    return high;
 #else
-    uint64_t bit = UINT64_C(1) << (index & 63);
-    bool was = (*word & bit) != 0;
-    *word |= bit;
-    return was;
+    unsigned __int128 product = (unsigned __int128)a * *b;
+    *low = (uint64_t)product;
+    return (uint64_t)(product >> 64);
+#endif
+}
+
+/* Sets bit `index` of a row of bits, by a release store: a third thread that sees it may return the page after the program's
+ * last writes to it. False, and nothing is written: it was set. */
+HAK_INLINE bool hak_bit_set(uint64_t *words, uint64_t index) {
+    uint64_t *word = &words[index >> 6];
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    /* gcc finds no bts, and makes an address of its own: five more otherwise. A plain store is a release store here. */
+    __asm__ goto("movq %0, %%rax\n\tbtsq %1, %%rax\n\tjc %l2\n\tmovq %%rax, %0" : : "m"(*word), "r"(index) : "rax", "cc", "memory" : was_set);
+    return true;
+was_set:
+    return false;
+#else
+    uint64_t seen = __atomic_load_n(word, __ATOMIC_RELAXED), bit = UINT64_C(1) << (index & 63);
+    if (HAK_UNLIKELY(seen & bit)) return false;
+    __atomic_store_n(word, seen | bit, __ATOMIC_RELEASE);
+    return true;
 #endif
 }
 
@@ -111,18 +127,14 @@ HAK_INLINE void hak_free_any(void *block, void (*slow)(void *), void (*other)(vo
     struct hak_fast_record *record = (struct hak_fast_record *)(hak_window.records - (offset >> 11 & ~(uintptr_t)31));
     if (HAK_UNLIKELY(__atomic_load_n(&record->owner, __ATOMIC_RELAXED) != (void *)hak_self))
         return slow_sized ? slow_sized(block, bytes) : other(block, (struct hak_granule *)(void *)record);
-    unsigned __int128 product = (unsigned __int128)(uint64_t)((char *)block - record->start) * record->reciprocal;
-    uint64_t index = (uint64_t)(product >> 64);
-    if (HAK_UNLIKELY((uint64_t)product >= record->reciprocal)) /* no block starts there */
+    uint64_t low, index = hak_multiply((uint64_t)((char *)block - record->start), &record->reciprocal, &low);
+    if (HAK_UNLIKELY(low >= record->reciprocal)) /* no block starts there */
         return HAK_LEAVE();
     uint64_t *words = record->words;
     struct hak_fast_row *row = (struct hak_fast_row *)(void *)words - 1;
     if (slow_sized && HAK_UNLIKELY(row->block_bytes != ((bytes + 15) & ~(size_t)15)))
         return HAK_LEAVE();
-    uint64_t word = __atomic_load_n(&words[index >> 6], __ATOMIC_RELAXED);
-    if (HAK_UNLIKELY(hak_bit_test_and_set(&word, index))) return HAK_LEAVE(); /* free already */
-    /* release: a third thread that sees the bit may return the page after the program's last writes to it */
-    __atomic_store_n(&words[index >> 6], word, __ATOMIC_RELEASE);
+    if (HAK_UNLIKELY(!hak_bit_set(words, index))) return HAK_LEAVE(); /* free already */
     if (HAK_UNLIKELY(--row->countdown == 0)) hak_free_event(block);
 #undef HAK_LEAVE
 }
