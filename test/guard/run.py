@@ -3,14 +3,16 @@
 
     run.py --build DIR [--only TEXT] [--verbose] [--set NAME=VALUE]...
 """
-import argparse
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
 import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "support"))
+import programs  # noqa: E402
 
 SECONDS_MAX = 60
 GUARDED = {"HAKMEM_GUARD": "1", "HAKMEM_SAMPLE_BYTES": "64", "HAKMEM_SAMPLE_MOST": "0"}
@@ -45,15 +47,7 @@ def functions(program, frames):
 
 def program_judge(path, more, can_name):
     """Runs one program; the reason why it fails, or None."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("HAKMEM_")}
-    environment.update(GUARDED)
-    environment.update(more)
-    try:
-        done = subprocess.run([path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SECONDS_MAX,
-                              stdin=subprocess.DEVNULL, env=environment)
-    except subprocess.TimeoutExpired:
-        return f"still runs after {SECONDS_MAX} s"
-    said, out = done.stderr.decode(errors="replace"), done.stdout.decode(errors="replace")
+    status, out, said = programs.run(path, {**GUARDED, **more}, SECONDS_MAX)
     if os.environ.get("HAK_TEST_EMULATED"):  # whose kernel does not say what an access was
         said = re.sub(r"^qemu: .*\n", "", said, flags=re.MULTILINE)
         out = re.sub(r"^(expect: hakmem: [a-z ]+: )(?:read of|write to) ", r"\1access to ", out, flags=re.MULTILINE)
@@ -61,10 +55,10 @@ def program_judge(path, more, can_name):
     announced = dict(re.findall(r"^([a-z ]+): (.*)$", out, re.MULTILINE))
     ends = announced.get("ends")
     if ends is None:
-        return f"it announced nothing (exit {done.returncode}, said {said!r}, {out!r})"
+        return f"it announced nothing (exit {status}, said {said!r}, {out!r})"
     wanted = int(ends) if ends.isdigit() else -getattr(signal, "SIG" + ends)
-    if done.returncode != wanted:
-        return f"ended with {done.returncode} instead of {wanted}; said {said!r}"
+    if status != wanted:
+        return f"ended with {status} instead of {wanted}; said {said!r}"
     if announced.get("silent"):
         return f"said {said!r}" if said else None
     lines = said.splitlines()
@@ -89,28 +83,12 @@ def program_judge(path, more, can_name):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--build", required=True, help="build directory; programs are DIR/test/guard/guard_NAME")
-    parser.add_argument("--only", default="", help="run only programs whose name contains this")
-    parser.add_argument("--verbose", action="store_true", help="print PASS lines too")
+    parser = programs.arguments_parser(__doc__, "guard")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a further variable of the environment")
     arguments = parser.parse_args()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    here = os.path.dirname(os.path.abspath(__file__))
-    names = sorted(name[:-2] for name in os.listdir(here) if name.endswith(".c") and arguments.only in name)
     more = dict(pair.split("=", 1) for pair in arguments.set)
     can_name = shutil.which("addr2line") is not None and not os.environ.get("HAK_TEST_EMULATED")
-    failures = []
-    for name in names:
-        path = os.path.join(os.path.abspath(arguments.build), "test", "guard", "guard_" + name)
-        reason = program_judge(path, more, can_name) if os.path.exists(path) else f"{path} was not built"
-        if reason is not None:
-            failures.append(name)
-            print(f"FAIL {name}: {reason}")
-        elif arguments.verbose:
-            print(f"PASS {name}")
-    print(f"guard: {len(names) - len(failures)} of {len(names)} passed")
-    return 1 if failures or not names else 0
+    return programs.judge_all("guard", HERE, arguments, lambda path, name: program_judge(path, more, can_name))
 
 
 if __name__ == "__main__":

@@ -6,69 +6,50 @@ before it does the wrong thing. The programs control_* are correct and must exit
 
     run.py --build DIR [--only TEXT] [--verbose]
 """
-import argparse
 import os
 import re
-import resource
 import signal
-import subprocess
 import sys
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "support"))
+import programs  # noqa: E402
+
 SECONDS_MAX = 30
+RECORDED = {"HAKMEM_RECORD": "/dev/null", "HAKMEM_SAMPLE_BYTES": "64", "HAKMEM_SAMPLE_MOST": "0"}
 
 
 def program_judge(path, name, more):
     """Runs one program; the reason why it fails, or None."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("HAKMEM_")}
-    environment.update(more)
-    try:
-        done = subprocess.run([path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SECONDS_MAX,
-                              stdin=subprocess.DEVNULL, env=environment)
-    except subprocess.TimeoutExpired:
-        return f"still runs after {SECONDS_MAX} s"
-    said = done.stderr.decode(errors="replace")
+    status, out, said = programs.run(path, more, SECONDS_MAX)
     if name.startswith("control_"):
-        if done.returncode != 0 or said:
-            return f"a correct program ended with {done.returncode} and said {said!r}"
+        if status != 0 or said:
+            return f"a correct program ended with {status} and said {said!r}"
         return None
-    expected = re.findall(r"^expect: (.*)$", done.stdout.decode(errors="replace"), re.MULTILINE)
+    expected = re.findall(r"^expect: (.*)$", out, re.MULTILINE)
     if not expected:
-        return f"it announced nothing (exit {done.returncode}, said {said!r})"
-    if done.returncode == 0:
+        return f"it announced nothing (exit {status}, said {said!r})"
+    if status == 0:
         return f"it survived; expected: {expected[0]}" + (f"; it said {said!r}" if said else "")
     if said.count("\n") != 1 or not said.endswith("\n"):
         return f"not exactly one line: {said!r}; expected: {expected[0]}"
     if said[:-1] not in expected:
         return f"said {said[:-1]!r}; expected: {' or: '.join(expected)}"
-    if done.returncode != -signal.SIGABRT:
-        return f"died by {-done.returncode}, not by SIGABRT ({said.strip()})"
+    if status != -signal.SIGABRT:
+        return f"died by {-status}, not by SIGABRT ({said.strip()})"
     return None
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--build", required=True, help="build directory; programs are DIR/test/misuse/misuse_NAME")
-    parser.add_argument("--only", default="", help="run only programs whose name contains this")
-    parser.add_argument("--verbose", action="store_true", help="print PASS lines too")
+    parser = programs.arguments_parser(__doc__, "misuse")
     parser.add_argument("--recorded", action="store_true", help="with recording on, most blocks being samples")
     arguments = parser.parse_args()
-    more = {"HAKMEM_RECORD": "/dev/null", "HAKMEM_SAMPLE_BYTES": "64", "HAKMEM_SAMPLE_MOST": "0"} if arguments.recorded else {}
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    here = os.path.dirname(os.path.abspath(__file__))
-    names = sorted(name[:-2] for name in os.listdir(here) if name.endswith(".c") and arguments.only in name)
-    failures = []
-    if arguments.recorded: # blocks of pools are what these need, and nearly all are samples
-        names = [name for name in names if "pool" not in name and "split" not in name]
-    for name in names:
-        path = os.path.join(os.path.abspath(arguments.build), "test", "misuse", "misuse_" + name)
-        reason = program_judge(path, name, more) if os.path.exists(path) else f"{path} was not built"
-        if reason is not None:
-            failures.append(name)
-            print(f"FAIL {name}: {reason}")
-        elif arguments.verbose:
-            print(f"PASS {name}")
-    print(f"misuse: {len(names) - len(failures)} of {len(names)} passed")
-    return 1 if failures or not names else 0
+    more = RECORDED if arguments.recorded else {}
+
+    def is_wanted(name):  # blocks of pools are what these need, and with a recording nearly all are samples
+        return not arguments.recorded or ("pool" not in name and "split" not in name)
+
+    return programs.judge_all("misuse", HERE, arguments, lambda path, name: program_judge(path, name, more), is_wanted)
 
 
 if __name__ == "__main__":
