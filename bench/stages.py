@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""stages.py - throughput while LEARN learns, and of a second run with what the first saved, against FROZEN.
+"""stages.py - throughput while LEARN learns, and of a second run with what the first saved, against FROZEN; or of a recording.
 
-    bench/stages.py [--build build/release] [--rounds 9] [--runs 3] [WORKLOAD ...]
+    bench/stages.py [--build build/release] [--rounds 9] [--runs 3] [--recording] [WORKLOAD ...]
 
-Workloads of the suite, each some tenths of a second to seconds of CPU time, all three taking turns. `second`: RUNS runs learn
+Workloads of the suite, each some tenths of a second to seconds of CPU time, all stages taking turns. `second`: RUNS runs learn
 into a policy file, stages as they come; then each measured run begins with a copy of that file, learning on as it would.
-A ratio is FROZEN's CPU time an operation by the other's: of the least of the rounds, and the median of the rounds' own
+--recording: instead, with a recording at its defaults from start to end against none.
+A ratio is the first's CPU time an operation by the other's: of the least of the rounds, and the median of the rounds' own
 ratios. The geometric mean closes the table. The aim is 0.99.
 """
 import argparse
@@ -23,7 +24,8 @@ ROWS = ["tiny_hot 30000000 64", "random_mixed 10000000 256 16 1024 12345", "rand
         "storm 4 40000 1000", "exchange 4 3000000 256 1024 25 12345", "ast 8", "lru_cache 1000000 30000 4 12345",
         "burst_order random 100000 16 512 60 12345", "vm", "temporaries 1200 64 8192 12345", "calloc_half", "words 60000 12345",
         "binary_trees"]
-STAGES = {"frozen": {"HAKMEM_EVO_POLICY": "frozen"}, "learn": {"HAKMEM_EVO_POLICY": "learn"}, "second": {}}
+LEARNING = {"frozen": {"HAKMEM_EVO_POLICY": "frozen"}, "learn": {"HAKMEM_EVO_POLICY": "learn"}, "second": {}}
+RECORDING = {"off": {}, "recorded": {"HAKMEM_RECORD": "/dev/null"}}
 
 
 def run(build, row, **environment):
@@ -37,26 +39,25 @@ def run(build, row, **environment):
     return result["cpu_ns"] / result["ops"]
 
 
-def measure(build, row, rounds, runs, folder):
+def measure(build, row, stages, rounds, runs, folder):
     """Nanoseconds of CPU an operation, {stage: [one a round]}."""
     first = os.path.join(folder, "first.policy")
-    for _ in range(runs):
+    for _ in range(runs if "second" in stages else 0):
         run(build, row, HAKMEM_POLICY=first)
-    seen = {stage: [] for stage in STAGES}
+    seen = {stage: [] for stage in stages}
     for number in range(rounds):
-        for stage in sorted(STAGES, reverse=number % 2 == 1):
+        for stage in sorted(stages, reverse=number % 2 == 1):
             policy = {}
             if stage == "second":
                 policy = {"HAKMEM_POLICY": os.path.join(folder, f"{number}.policy")}
                 if os.path.exists(first):
                     shutil.copy(first, policy["HAKMEM_POLICY"])
-            seen[stage].append(run(build, row, **STAGES[stage], **policy))
+            seen[stage].append(run(build, row, **stages[stage], **policy))
     return seen
 
 
-def ratios(seen, stage):
-    return (min(seen["frozen"]) / min(seen[stage]),
-            statistics.median(frozen / other for frozen, other in zip(seen["frozen"], seen[stage])))
+def ratios(seen, base, stage):
+    return (min(seen[base]) / min(seen[stage]), statistics.median(one / other for one, other in zip(seen[base], seen[stage])))
 
 
 def main():
@@ -64,18 +65,21 @@ def main():
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--recording", action="store_true")
     parser.add_argument("rows", nargs="*", default=ROWS, metavar="WORKLOAD")
     options = parser.parse_args()
     build = os.path.abspath(options.build)
-    print("| workload | FROZEN, ns | LEARN: least, median | second run: least, median |\n|---|---|---|---|")
-    found = {"learn": [], "second": []}
+    stages = RECORDING if options.recording else LEARNING
+    base, *others = stages
+    print(f"| workload | {base}, ns |" + "".join(f" {stage}: least, median |" for stage in others) + "\n|---|---|" + "---|" * len(others))
+    found = {stage: [] for stage in others}
     for row in options.rows:
         with tempfile.TemporaryDirectory() as folder:
-            seen = measure(build, row, options.rounds, options.runs, folder)
+            seen = measure(build, row, stages, options.rounds, options.runs, folder)
         for stage, some in found.items():
-            some.append(ratios(seen, stage))
+            some.append(ratios(seen, base, stage))
         cells = ["{:.3f}, {:.3f}".format(*some[-1]) for some in found.values()]
-        print(f"| {row} | {min(seen['frozen']):.2f} | " + " | ".join(cells) + " |", flush=True)
+        print(f"| {row} | {min(seen[base]):.2f} | " + " | ".join(cells) + " |", flush=True)
     means = [["{:.3f}".format(math.exp(statistics.fmean(math.log(pair[at]) for pair in some))) for at in (0, 1)] for some in found.values()]
     print("| geometric mean | | " + " | ".join(", ".join(mean) for mean in means) + " |")
 
