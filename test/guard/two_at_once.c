@@ -1,4 +1,4 @@
-/* two_at_once.c - two threads read a freed block at the same moment: a report is whole, and the program dies once. */
+/* two_at_once.c - two threads read a freed block at the same moment: reports are whole, one after the other, and the program dies once. */
 #include "guard.h"
 
 static pthread_barrier_t barrier;
@@ -16,6 +16,7 @@ int main(void)
     block_drop(block);
     announce_after_free("read of", block, block, 100);
     announce("ends", "SEGV");
+    announce("reports", "several"); /* one after the other, till the first one's fault ends the program */
     announce("stack read", "touch_read reader");
     announce("stack freed", "block_drop main");
     pthread_t thread[4];
