@@ -19,11 +19,11 @@ import subprocess
 import sys
 import tempfile
 
-ROWS = ["tiny_hot 30000000 64", "random_mixed 10000000 256 16 1024 12345", "random_mixed 10000000 4096 16 1024 12345",
-        "random_mixed 5000000 65536 16 256 12345", "random_mixed 5000000 1024 1024 32768 12345", "comprehensive random",
-        "storm 4 40000 1000", "exchange 4 3000000 256 1024 25 12345", "ast 8", "lru_cache 1000000 30000 4 12345",
-        "burst_order random 100000 16 512 60 12345", "vm", "temporaries 1200 64 8192 12345", "calloc_half", "words 60000 12345",
-        "binary_trees"]
+ROWS = ["tiny_hot 60000000 64", "random_mixed 30000000 256 16 1024 12345", "random_mixed 20000000 4096 16 1024 12345",
+        "random_mixed 15000000 65536 16 256 12345", "random_mixed 15000000 1024 1024 32768 12345", "comprehensive random 20000",
+        "storm 4 40000 1000", "exchange 4 3000000 256 1024 25 12345", "ast 5000", "lru_cache 5000000 30000 4 12345",
+        "burst_order random 100000 16 512 150 12345", "vm 100000", "temporaries 3600 64 8192 12345", "calloc_half 2000", "words 180000 12345",
+        "binary_trees 16 40"]
 LEARNING = {"frozen": {"HAKMEM_EVO_POLICY": "frozen"}, "learn": {"HAKMEM_EVO_POLICY": "learn"}, "second": {}}
 RECORDING = {"off": {}, "recorded": {"HAKMEM_RECORD": "/dev/null"}}
 
