@@ -14,12 +14,14 @@
 enum { THREADS = 4, SLOTS = 20000 };
 static double end_seconds;
 static uint64_t seed, failures;
+static pthread_barrier_t all_there; /* or the first may have taken the last one's stack */
 
 static void *work(void *argument)
 {
     struct random_state random = {seed + (uintptr_t)argument};
     static _Thread_local void *blocks[SLOTS / 8];
     enum { COUNT = SLOTS / 8 };
+    pthread_barrier_wait(&all_there);
     while (clock_seconds() < end_seconds) {
         size_t i = random_below(&random, COUNT);
         if (blocks[i] != NULL)
@@ -82,6 +84,7 @@ int main(int argument_count, char **arguments)
     size_t fitted = blocks_that_fit(5000);
     pthread_t threads[THREADS];
     pthread_attr_t attributes;
+    pthread_barrier_init(&all_there, NULL, THREADS);
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 256 * 1024);
     for (uintptr_t i = 0; i < THREADS; i++)
