@@ -66,16 +66,20 @@ bool hak_start(void) {
     __atomic_store_n(&hak_heap_on_birth, thread_begins, __ATOMIC_RELAXED);
     __atomic_store_n(&hak_heap_on_shortage, hak_front_short, __ATOMIC_RELAXED);
     __atomic_store_n(&hak_purge_on_empty_chunk, hak_slab_chunk_empty, __ATOMIC_RELAXED);
-    hak_learn_lifetime_start();
     pthread_key_t made;
     if (pthread_key_create(&made, thread_ends) == 0) {
         uint32_t none = 0;
         if (!hak_cas(&key_plus_1, &none, made + 1)) pthread_key_delete(made);
     }
-    hak_watch_hang();
-    __atomic_store_n(&hak_front_on_site_alloc, hak_site_note_alloc, __ATOMIC_RELAXED);
-    __atomic_store_n(&hak_front_on_site_free, hak_site_note_free, __ATOMIC_RELAXED);
+    static hak_atomic_u32 hung;
     uint32_t nobody = 0;
+    if (hak_cas(&hung, &nobody, 1)) { /* what allocation does without, and one thread is to write */
+        hak_learn_lifetime_start();
+        hak_watch_hang();
+        __atomic_store_n(&hak_front_on_site_alloc, hak_site_note_alloc, __ATOMIC_RELAXED);
+        __atomic_store_n(&hak_front_on_site_free, hak_site_note_free, __ATOMIC_RELAXED);
+    }
+    nobody = 0;
     if (!hak_cas(&started, &nobody, 1)) return true;
     hak_os_barrier_begin();
     pthread_atfork(NULL, NULL, child_begins); /* may allocate: all is ready */
