@@ -24,7 +24,7 @@ struct granule {
     uint32_t index;
     _Atomic(char *) start;
     hak_atomic_u64 cells;             /* used */
-    hak_atomic_u32 kind;
+    hak_atomic_u32 kind, next;        /* where a search begins: what was freed last is not handed out at once */
     hak_atomic_u64 tray[CELLS];       /* of the cell at which a tray begins */
     _Atomic(uint8_t) first[CELLS];    /* at which the tray of this cell begins, or began last */
     _Atomic(uint8_t) last_class[CELLS];
@@ -121,9 +121,9 @@ static void cells_give(struct granule *granule, uint64_t cells) {
     hak_store_release(&granule->start, NULL);
 }
 
-static int cells_find(uint64_t used, unsigned count, unsigned step) {
-    uint64_t runs = hak_word_runs(~used, count) & hak_word_multiples(step);
-    return runs ? (int)hak_word_first(runs) : -1;
+static int cells_find(uint64_t used, unsigned count, unsigned step, unsigned from) {
+    uint64_t runs = hak_word_runs(~used, count) & hak_word_multiples(step), behind = runs & ~hak_word_mask(0, from);
+    return runs ? (int)hak_word_first(behind ? behind : runs) : -1;
 }
 
 /* Takes cells for a tray, in *granule; the first, or -1. */
@@ -136,22 +136,26 @@ static int cells_take(unsigned class_index, uint32_t *index) {
         if (!granule) continue;
         uint64_t used = hak_load_acquire(&granule->cells);
         while (used != CELLS_NONE && hak_load_relaxed(&granule->kind) == kind) {
-            int first = cells_find(used, count, step);
+            int first = cells_find(used, count, step, hak_load_relaxed(&granule->next));
             if (first < 0) break;
             if (!hak_cas(&granule->cells, &used, used | hak_word_mask((unsigned)first, count))) continue;
+            hak_store_relaxed(&granule->next, ((uint32_t)first + count) % CELLS);
             hak_store_relaxed(&room[kind], *index);
             return first;
         }
     }
     for (uint32_t i = 0; i < there; i++) { /* a descriptor whose granule went back */
         struct granule *granule = granule_at(i);
-        if (granule && hak_load_relaxed(&granule->start) == NULL && granule_fill(granule, kind, hak_word_mask(0, count))) {
-            hak_store_relaxed(&room[kind], *index = i);
-            return 0;
-        }
+        if (!granule || hak_load_relaxed(&granule->start) != NULL) continue;
+        unsigned first = (unsigned)cells_find(0, count, step, hak_load_relaxed(&granule->next));
+        if (!granule_fill(granule, kind, hak_word_mask(first, count))) continue;
+        hak_store_relaxed(&granule->next, (first + count) % CELLS);
+        hak_store_relaxed(&room[kind], *index = i);
+        return (int)first;
     }
     struct granule *granule = descriptor_new();
     if (!granule || !granule_fill(granule, kind, hak_word_mask(0, count))) return -1;
+    hak_store_relaxed(&granule->next, count % CELLS);
     hak_store_relaxed(&room[kind], *index = granule->index);
     return 0;
 }

@@ -48,6 +48,24 @@ static void every_class_has_its_blocks_and_gets_them_back(void **unused) {
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) assert_int_equal(live[c], EACH); /* none were added */
 }
 
+/* Before, what was allocated next lay where the freed block had: a second free of that one freed the other, unseen. */
+static void what_was_freed_is_not_handed_out_at_once(void **unused) {
+    (void)unused;
+    for (unsigned with_others = 0; with_others < 2; with_others++) {
+        hak_atomic_u32 *number;
+        char *other = with_others ? hak_tray_take(1, &number) : NULL; /* else the granule goes back with its last block */
+        char *freed = hak_tray_take(5, &number);
+        assert_true(hak_tray_give(freed));
+        for (unsigned c = 17; c < 20; c++) {
+            char *got = hak_tray_take(c, &number);
+            assert_true(got + hak_classes[c].block_bytes <= freed || freed < got);
+            assert_false(hak_tray_give(freed));
+            assert_true(hak_tray_give(got));
+        }
+        if (other) assert_true(hak_tray_give(other));
+    }
+}
+
 /* --- threads --- */
 
 enum { THREADS = 4, ROUNDS = 60000, HELD = 64 };
@@ -88,6 +106,7 @@ int main(void) {
     if (!hak_region_start(0)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_class_has_its_blocks_and_gets_them_back),
+        cmocka_unit_test(what_was_freed_is_not_handed_out_at_once),
         cmocka_unit_test(threads_share_trays_without_sharing_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
