@@ -16,6 +16,9 @@
 
 #include "memory/purge.h"
 
+/* More was freed than taken since the last look: is the bound broken? */
+enum { SUM_MAX = 256 << 10 };
+
 bool hak_middle_has(struct hak_heap *heap, unsigned class_index, const void *block) {
     if (!hak_class_is_middle(class_index)) return false;
     const struct hak_middle *middle = hak_middle_of(heap, class_index);
@@ -70,7 +73,7 @@ void hak_middle_take_back(struct hak_heap *heap, unsigned class_index, void *blo
     heap->free_sum += middle->block_bytes;
 }
 
-/* Every so many bytes of frees, as if it were a visit. */
+/* Every so many bytes freed, less those taken again, and every so many frees, as if it were a visit. */
 static HAK_NOINLINE void chores(struct hak_heap *heap) {
     hak_free_flush(&heap->free_sum);
     if (hak_purge_over(0)) hak_middle_flush(heap);
@@ -111,5 +114,5 @@ void hak_middle_free(struct hak_heap *heap, char *block, const struct hak_granul
     middle->block[count] = block;
     __atomic_store_n(&middle->state, (uint16_t)(state + HAK_MIDDLE_ONE_RUN + 1), __ATOMIC_RELEASE); /* a forked child finds a block for each */
     heap->free_sum += bytes;
-    if (HAK_UNLIKELY((heap->clock_in -= (int32_t)bytes) <= 0)) chores(heap);
+    if (HAK_UNLIKELY((heap->free_sum > SUM_MAX) | ((heap->clock_in -= HAK_VISIT_CLOCK / 16) <= 0))) chores(heap);
 }
