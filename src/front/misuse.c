@@ -150,39 +150,6 @@ void hak_misuse_align(const char *function, const void *block, size_t align) {
     say_and_abort(&text, block);
 }
 
-struct hak_found hak_find(const char *function, const void *block) {
-    struct hak_found found = { NULL, 0, false, false };
-    if (HAK_LIKELY(hak_region_holds(block))) {
-        struct hak_granule *record = hak_granule_at(hak_granule_of(block));
-        struct hak_heap *owner = hak_load_acquire(&record->owner);
-        found.record = record;
-        if (owner == HAK_LARGE && record->start == block) {
-            found.large = true;
-            found.bytes = hak_large_usable(record);
-            return found;
-        }
-        if (owner && owner != HAK_LARGE) {
-            unsigned __int128 product =
-                (unsigned __int128)(uint64_t)((const char *)block - record->start) * record->reciprocal;
-            unsigned index = (unsigned)(product >> 64);
-            if (HAK_LIKELY((uint64_t)product < record->reciprocal &&
-                           !(hak_load_acquire(&record->words[index / 64]) >> index % 64 & 1) &&
-                           !hak_front_kept(record, block))) {
-                found.bytes = hak_row_of(record->words)->block_bytes;
-                return found;
-            }
-        }
-        if (owner == HAK_WATCHED && (found.bytes = hak_front_watched_bytes(block)) != 0) return found;
-    } else {
-        found.bytes = hak_outside_bytes(block);
-        if (found.bytes) return found;
-        found.bytes = hak_front_watched_bytes(block);
-        found.apart = true;
-        if (found.bytes) return found;
-    }
-    hak_misuse(function, block);
-}
-
 /* --- what is known of any address: front/describe.h --- */
 
 bool hak_describe_address(uintptr_t address, struct hak_text *text) {

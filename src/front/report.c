@@ -294,9 +294,7 @@ static void json_write_file(void) {
         hak_report_failure_say("HAKMEM_REPORT", bytes, error);
 }
 
-void hak_report_at_exit(void) {
-    if (!hak_options.stats && !hak_options.report[0])
-        return;
+static HAK_NOINLINE void wanted_at_exit(void) {
     unsigned pid = hak_os_pid();
     /* relaxed: who exchanges first writes; nothing else is ordered by it */
     if (__atomic_exchange_n(&at_exit.pid_written, pid, __ATOMIC_RELAXED) == pid)
@@ -305,4 +303,9 @@ void hak_report_at_exit(void) {
         hak_report_write(report_descriptor());
     if (hak_options.report[0])
         json_write_file();
+}
+
+HAK_EARLY void hak_report_at_exit(void) {
+    if (hak_options.stats || hak_options.report[0])
+        wanted_at_exit();
 }
