@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""stages.py - throughput while LEARN learns, and of a second run with what the first saved, against FROZEN; or of a recording.
+"""stages.py - throughput while LEARN learns, and of a second run with what the first saved, against FROZEN.
 
-    bench/stages.py [--build build/release] [--rounds N] [--runs 3] [--recording] [WORKLOAD ...]
+    bench/stages.py [--build build/release] [--rounds 9] [--runs 3] [WORKLOAD ...]
 
 Workloads of the suite, each some tenths of a second to seconds of CPU time, all stages taking turns. `second`: RUNS runs learn
 into a policy file, stages as they come; then each measured run begins with a copy of that file, learning on as it would.
---recording: instead, with a recording at its defaults from start to end against none; runs of a third of a second, and more rounds.
 A ratio is the first's CPU time an operation by the other's: of the least of the rounds, and the median of the rounds' own
 ratios. The geometric mean closes the table: of these, and of all the rows in one round, the mean over the rounds with its
 standard error. A round goes through all rows, so that what else the machine does falls on both sides. The aim is 0.99.
@@ -26,13 +25,7 @@ ROWS = ["tiny_hot 60000000 64", "random_mixed 30000000 256 16 1024 12345", "rand
         "storm 4 40000 1000", "exchange 4 3000000 256 1024 25 12345", "ast 5000", "lru_cache 5000000 30000 4 12345",
         "burst_order random 100000 16 512 150 12345", "vm 100000", "temporaries 3600 64 8192 12345", "calloc_half 2000", "words 180000 12345",
         "binary_trees 16 40"]
-BRIEF_ROWS = ["tiny_hot 60000000 64", "random_mixed 25000000 256 16 1024 12345", "random_mixed 20000000 4096 16 1024 12345",
-              "random_mixed 5000000 65536 16 256 12345", "random_mixed 10000000 1024 1024 32768 12345", "comprehensive random 20000",
-              "storm 4 6000 1000", "exchange 4 1500000 256 1024 25 12345", "ast 1200", "lru_cache 1000000 30000 4 12345",
-              "burst_order random 100000 16 512 40 12345", "vm 100000", "temporaries 1200 64 8192 12345", "calloc_half 1600",
-              "words 60000 12345", "binary_trees 16 40"]
 LEARNING = {"frozen": {"HAKMEM_EVO_POLICY": "frozen"}, "learn": {"HAKMEM_EVO_POLICY": "learn"}, "second": {}}
-RECORDING = {"off": {}, "recorded": {"HAKMEM_RECORD": "/dev/null"}}
 
 
 def run(build, row, **environment):
@@ -76,15 +69,13 @@ def ratios(seen, base, stage):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default="build/release")
-    parser.add_argument("--rounds", type=int, help="9; with --recording 31")
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--recording", action="store_true")
     parser.add_argument("rows", nargs="*", metavar="WORKLOAD")
     options = parser.parse_args()
     build = os.path.abspath(options.build)
-    stages = RECORDING if options.recording else LEARNING
-    rows = options.rows or (BRIEF_ROWS if options.recording else ROWS)
-    rounds = options.rounds or (31 if options.recording else 9)
+    stages = LEARNING
+    rows, rounds = options.rows or ROWS, options.rounds
     base, *others = stages
     with tempfile.TemporaryDirectory() as folder:
         seen = measure(build, rows, stages, rounds, options.runs, folder)

@@ -66,11 +66,12 @@ HAK_EARLY void hak_publish_tick(uint64_t now_ms) {
     __atomic_store_n(&published->pid, hak_os_pid(), __ATOMIC_RELAXED);
 }
 
-void hak_publish_held(uint64_t begin_ns) {
+uint64_t hak_publish_held(uint64_t begin_ns) {
     struct hak_published *published = &hakmem_published;
     uint64_t ns = hak_os_clock_ns() - begin_ns, most = __atomic_load_n(&published->held_max_ns, __ATOMIC_RELAXED);
     __atomic_fetch_add(&published->held_count, 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&published->held_ns, ns, __ATOMIC_RELAXED);
     while (ns > most && !__atomic_compare_exchange_n(&published->held_max_ns, &most, ns, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
+    return ns;
 }

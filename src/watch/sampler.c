@@ -38,6 +38,7 @@ static hak_atomic_u64 wanted[HAK_SAMPLE_WHO_COUNT]; /* rate << 1 | stacks */
 static hak_atomic_u64 rate_wanted;                   /* the same, of all */
 static hak_atomic_u64 rate_now;                      /* the same, doubled as often as there were too many samples */
 static hak_atomic_u32 doubled, recent;               /* how often; samples since the last look */
+static hak_atomic_u64 recent_ns;                     /* the threads' time that these took */
 static hak_atomic_u32 rows_wanted;                   /* 0: nobody but the guards wants samples, so nothing is noted of them */
 
 uint64_t hak_sample_rate(void) { return hak_load_relaxed(&rate_now) >> 1; }
@@ -54,27 +55,30 @@ static void rate_set(void) {
 
 void hak_sample_rate_again(void) { rate_set(); }
 
-/* A program that allocates terabytes a second pays for its samples, not for its bytes. Why the rate moves depends on what
- * was, never on the draws that are pending, so what they are replaced by is as right. */
-enum { DOUBLED_MAX = 12, LOOKS_PER_S = 50 };
+/* A program that allocates terabytes a second pays for its samples, not for its bytes; and one whose stacks are deep, so that a
+ * sample takes ten times as long, for their time: a quarter of a percent of one processor's. The first samples may take what they
+ * like, for the unwinder has its tables to find. Why the rate moves depends on what was, never on the draws that are pending, so
+ * what they are replaced by is as right. */
+enum { DOUBLED_MAX = 12, LOOKS_PER_S = 50, TIME_SHARE = 400, LOOK_NS = 1000000000 / LOOKS_PER_S, FEW = 8 };
 
-static void sample_counted(void) {
+static void sample_counted(uint64_t ns) {
     uint64_t most = HAK_OPT(sample_most) / LOOKS_PER_S;
     uint32_t count = hak_add(&recent, 1) + 1;
-    if (HAK_OPT(sample_most) == 0 || count <= most) return;
+    uint64_t spent = hak_add(&recent_ns, ns) + ns;
+    if (HAK_OPT(sample_most) == 0 || (count <= most && (spent <= LOOK_NS / TIME_SHARE || count <= FEW))) return;
     uint32_t times = hak_load_relaxed(&doubled);
     if (times >= DOUBLED_MAX || !hak_cas(&recent, &count, 0)) return;
+    hak_store_relaxed(&recent_ns, 0);
     if (hak_cas(&doubled, &times, times + 1)) rate_set();
 }
 
 HAK_EARLY void hak_sample_tick(uint64_t now_ms) {
     static uint64_t last_ms;
-    uint64_t elapsed = now_ms - last_ms, count = hak_exchange(&recent, 0);
+    uint64_t elapsed = now_ms - last_ms, count = hak_exchange(&recent, 0), ns = hak_exchange(&recent_ns, 0);
     uint32_t times = hak_load_relaxed(&doubled);
     last_ms = now_ms;
-    if (times && (HAK_OPT(sample_most) == 0 || count * 4000 < HAK_OPT(sample_most) * elapsed) &&
-        hak_cas(&doubled, &times, times - 1))
-        rate_set();
+    bool is_little = count * 4000 < HAK_OPT(sample_most) * elapsed && ns * 4 * TIME_SHARE < elapsed * 1000000;
+    if (times && (HAK_OPT(sample_most) == 0 || is_little) && hak_cas(&doubled, &times, times - 1)) rate_set();
 }
 
 /* --- a heap's part --- */
@@ -159,9 +163,8 @@ static HAK_NOINLINE void *sample_small(size_t bytes, struct hak_heap *heap, unsi
     } else if (rate && is_noted) {
         __atomic_fetch_add(&hakmem_published.lost_block, 1, __ATOMIC_RELAXED);
     }
-    sample_counted();
+    sample_counted(hak_publish_held(begin_ns));
     watch->busy = 0;
-    hak_publish_held(begin_ns);
     return block;
 }
 
@@ -353,9 +356,8 @@ static HAK_NOINLINE uint32_t large_sample(struct hak_heap *heap, struct hak_watc
     watch->busy = 1;
     thread_look(watch);
     uint32_t number = hak_record_alloc(heap, watch, &sample, from, here, stacks_wanted());
-    sample_counted();
+    sample_counted(hak_publish_held(begin_ns));
     watch->busy = 0;
-    hak_publish_held(begin_ns);
     return number;
 }
 

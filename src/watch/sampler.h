@@ -105,7 +105,7 @@ void hak_publish_start(void);
 /* Every so often the counters' sums. */
 void hak_publish_tick(uint64_t now_ms);
 /* A thread of the program was at recording's own work since `begin_ns`. */
-void hak_publish_held(uint64_t begin_ns);
+uint64_t hak_publish_held(uint64_t begin_ns);
 
 /* --- watch.c --- */
 

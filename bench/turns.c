@@ -1,0 +1,89 @@
+/* turns.c - a recording that is turned on and off while its program runs, and what the program gets done meanwhile.
+ *
+ *     LD_PRELOAD=libhakmem.so:turns.so TURNS_FILE=out TURNS_COUNT=80 TURNS_MS=200 PROGRAM ...
+ *
+ * One process is compared with itself, so that neither the place of its memory nor the minute matters. Turns are off, on, on,
+ * off, off, on, ...; after each change SETTLE_MS pass before the turn begins. A line for each SLICE_MS: on (1) or off (0), allocations, and
+ * nanoseconds of CPU time without those of the thread that looks. After the last turn the process ends, whatever it was doing.
+ */
+#define _GNU_SOURCE
+#include "hakmem/hakmem.h"
+#include "rules/counters.h"
+#include "watch/published.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SETTLE_MS = 45, WAIT_MS = 1, SLICE_MS = 10 };
+static struct hak_stats stats;
+
+static void wait_ms(long ms) {
+    struct timespec time = { ms / 1000, ms % 1000 * 1000000 };
+    nanosleep(&time, NULL);
+}
+
+static uint64_t cpu_ns(void) {
+    struct timespec all, own;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &all);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &own);
+    return (uint64_t)(all.tv_sec - own.tv_sec) * 1000000000u + (uint64_t)all.tv_nsec - (uint64_t)own.tv_nsec;
+}
+
+static uint64_t alloc_count(void) {
+    hak_stats_get(&stats, sizeof stats);
+    uint64_t count = stats.counter[HAK_C_large_alloc];
+    for (uint32_t i = 0; i < stats.class_count; i++) count += stats.class_stats[i].alloc_count;
+    return count;
+}
+
+/* False: the program does not take the request; it may not be allocating. */
+static int turn(int on) {
+    struct hak_control *control = &hakmem_published.control;
+    uint32_t request = control->request + 1;
+    control->command = on ? HAK_CONTROL_START : HAK_CONTROL_STOP;
+    control->rate_bytes = 0;
+    __atomic_store_n(&control->request, request, __ATOMIC_RELEASE);
+    for (int waited = 0; __atomic_load_n(&control->seen, __ATOMIC_ACQUIRE) != request; waited++) {
+        if (waited == 2000) return 0;
+        wait_ms(WAIT_MS);
+    }
+    return control->result == 0;
+}
+
+static void *look(void *nothing) {
+    (void)nothing;
+    FILE *file = fopen(getenv("TURNS_FILE"), "w");
+    long turn_count = atol(getenv("TURNS_COUNT")), ms = atol(getenv("TURNS_MS"));
+    wait_ms(200); /* its start */
+    for (long i = 0; file && i < turn_count; i++) {
+        int on = (i + 1) / 2 % 2;
+        if (!turn(on)) {
+            fprintf(stderr, "turns: the program takes no request\n");
+            _exit(3);
+        }
+        wait_ms(SETTLE_MS);
+        uint64_t count = alloc_count(), ns = cpu_ns();
+        for (long slice = 0; slice < ms / SLICE_MS; slice++) {
+            wait_ms(SLICE_MS);
+            uint64_t count_now = alloc_count(), ns_now = cpu_ns();
+            fprintf(file, "%d %llu %llu\n", on, (unsigned long long)(count_now - count), (unsigned long long)(ns_now - ns));
+            count = count_now;
+            ns = ns_now;
+        }
+    }
+    if (!file || fclose(file) != 0) {
+        fprintf(stderr, "turns: TURNS_FILE cannot be written\n");
+        _exit(3);
+    }
+    _exit(0);
+}
+
+__attribute__((constructor)) static void begin(void) {
+    pthread_t thread;
+    if (!getenv("TURNS_FILE") || !getenv("TURNS_COUNT") || !getenv("TURNS_MS")) return;
+    if (pthread_create(&thread, NULL, look, NULL) != 0) _exit(3);
+    pthread_detach(thread);
+}

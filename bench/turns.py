@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""turns.py - what a recording costs, measured within one process: it is turned on and off while the program runs (turns.c).
+
+    bench/turns.py [--build build/release] [--turns 160] [--redis] [WORKLOAD ...]
+
+Processes of one program differ by several hundredths, and so do two minutes of a machine with other guests; turns of 50 ms of one
+process see nearly the same of both. Each turn is cut into slices of 10 ms; compared are the CPU times an allocation of the
+fastest tenth of the slices with a recording and of those without, which no neighbour disturbed. The standard error is a bootstrap's
+over groups of four turns (off, on, on, off). The mean over the rows weighs each by its precision; the plain one stands beside it.
+Programs whose slices are not alike (a burst, then its frees) have wide errors. --redis: a server under redis-benchmark's SET.
+"""
+import argparse
+import math
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+SLICES, TURN_MS, FASTEST, TRIES = 5, 50, 0.1, 200
+FOREVER = "4000000000"
+ROWS = [f"tiny_hot {FOREVER} 64", f"random_mixed {FOREVER} 256 16 1024 12345", f"random_mixed {FOREVER} 4096 16 1024 12345",
+        f"random_mixed {FOREVER} 65536 16 256 12345", f"random_mixed {FOREVER} 1024 1024 32768 12345", "comprehensive random 20000000",
+        "storm 4 6000000 1000", "exchange 4 1500000000 256 1024 25 12345", "ast 1200000", f"lru_cache {FOREVER} 30000 4 12345",
+        "burst_order random 100000 16 512 40000 12345", f"vm {FOREVER}", "temporaries 4000000 64 8192 12345", "calloc_half 1600000",
+        "words 60000000 12345", "binary_trees 16 40000"]
+PORT = "7399"
+
+
+def start(build, folder, command, turns):
+    """The program, with both libraries, and where it writes its turns."""
+    found = os.path.join(folder, "turns")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HAKMEM_")}
+    preload = os.path.join(build, "libhakmem.so") + ":" + os.path.join(folder, "turns.so")
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=folder,
+                               env={**kept, "LD_PRELOAD": preload, "TURNS_FILE": found, "TURNS_COUNT": str(turns), "TURNS_MS": str(TURN_MS)})
+    return process, found
+
+
+def load(folder, process):
+    """redis-benchmark as long as the server lives."""
+    command = ["redis-benchmark", "-p", PORT, "-q", "-n", "100000000", "-c", "30", "-P", "16", "-r", "100000", "-d", "300", "-t", "set"]
+    client = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
+    process.wait()
+    client.kill()
+    client.wait()
+
+
+def turns_of(build, folder, row, turns):
+    """[(on, [CPU ns an allocation, one a slice])]"""
+    words = row.split()
+    is_redis = words[0] == "redis-server"
+    command = [os.path.join(build, "bench", words[0]), *words[1:]]
+    if is_redis:
+        command = ["redis-server", "--port", PORT, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    process, found = start(build, folder, command, turns)
+    if is_redis:
+        load(folder, process)
+    said = process.communicate()[1]
+    if process.returncode != 0:
+        sys.exit(f"turns.py: {row} ended with {process.returncode}: {said.strip()}")
+    with open(found, encoding="utf-8") as file:
+        lines = [[int(word) for word in line.split()] for line in file]
+    parts = [lines[at:at + SLICES] for at in range(0, len(lines), SLICES)]
+    return [(part[0][0], [ns / max(count, 1) for _, count, ns in part]) for part in parts]
+
+
+def fastest(turns, on):
+    slices = sorted(value for is_on, values in turns if is_on == on for value in values)
+    return slices[int(len(slices) * FASTEST)]
+
+
+def ratio(groups):
+    """The logarithm of the throughput recorded, of that without."""
+    turns = [turn for group in groups for turn in group]
+    return math.log(fastest(turns, 0) / fastest(turns, 1))
+
+
+def measure(build, folder, row, turns):
+    seen = turns_of(build, folder, row, turns)
+    groups = [seen[at:at + 4] for at in range(0, len(seen) - 3, 4)]
+    draw = random.Random(1)
+    error = statistics.stdev(ratio(draw.choices(groups, k=len(groups))) for _ in range(TRIES))
+    return ratio(groups), error
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default="build/release")
+    parser.add_argument("--turns", type=int, default=160, help="of each row; about 0.1 s each")
+    parser.add_argument("--redis", action="store_true", help="a redis server instead of the workloads")
+    parser.add_argument("rows", nargs="*", metavar="WORKLOAD")
+    options = parser.parse_args()
+    build = os.path.abspath(options.build)
+    rows = options.rows or ROWS
+    if options.redis:
+        if not shutil.which("redis-server"):
+            sys.exit("turns.py: redis-server is missing; apt-get install redis")
+        rows = ["redis-server"]
+    if options.turns < 16:
+        sys.exit("turns.py: --turns: at least 16")
+    print("| workload | throughput, recorded of not | standard error |\n|---|---|---|")
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["cc", "-O2", "-std=gnu11", "-shared", "-fPIC", "-I", os.path.join(ROOT, "src"), "-I", os.path.join(ROOT, "include"),
+                        "-o", os.path.join(folder, "turns.so"), os.path.join(HERE, "turns.c")], check=True)
+        for row in rows:
+            found.append(measure(build, folder, row, options.turns))
+            print(f"| {row.replace(FOREVER, '-')} | {math.exp(found[-1][0]):.4f} | {found[-1][1]:.4f} |", flush=True)
+    weights = [1 / max(error, 1e-4) ** 2 for _, error in found]
+    mean = sum(weight * one for weight, (one, _) in zip(weights, found)) / sum(weights)
+    plain = statistics.fmean(one for one, _ in found)
+    print(f"| mean, by precision | {math.exp(mean):.4f} | {1 / math.sqrt(sum(weights)):.4f} |")
+    print(f"| plain geometric mean | {math.exp(plain):.4f} | {math.sqrt(sum(error ** 2 for _, error in found)) / len(found):.4f} |")
+
+
+main()
