@@ -20,8 +20,14 @@ static uint64_t now_ms(void)
     return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
 }
 
+#ifdef __clang__
+#define DEEP __attribute__((noinline))
+#else
+#define DEEP __attribute__((noipa, optimize("omit-frame-pointer")))
+#endif
+
 /* Two calls a level: which ones lead here is the path's bits. */
-__attribute__((noipa, optimize("omit-frame-pointer"))) static uint64_t descend(uint64_t path, unsigned depth)
+DEEP static uint64_t descend(uint64_t path, unsigned depth)
 {
     if (depth == 0) {
         char *block = (char *)malloc(1000);
