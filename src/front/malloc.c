@@ -101,21 +101,27 @@ static HAK_NOINLINE void *malloc_large_further(size_t bytes, const void *address
     return hak_front_large(bytes, 1, address, stack, &zeroed);
 }
 
-/* No chores, no sample, and a block of this size was freed before. hak_heap_none's chores always wait. */
+static HAK_COLD void *malloc_large_stolen(size_t bytes, const void *address, uintptr_t stack) {
+    hak_kept_stolen_from(hak_self);
+    return malloc_large_further(bytes, address, stack);
+}
+
+/* No chores, no sample, and a block of this size was freed before. hak_heap_none's chores always wait. All that it calls are tail
+ * calls, so that it saves no register. */
 static HAK_NOINLINE void *malloc_large(size_t bytes) {
     struct hak_heap *heap = hak_self;
     size_t count = (bytes + HAK_GRANULE_BYTES - 1) >> HAK_GRANULE_SHIFT;
-    bool is_sample = heap->large_ahead > ~(uint64_t)bytes; /* as hak_front_large() finds it */
-    if (HAK_LIKELY((count <= HAK_KEPT_SIZES) & (heap->clock_in > HAK_VISIT_CLOCK) & !is_sample)) {
-        void *kept = hak_kept_take(heap, count, bytes);
-        if (HAK_LIKELY(kept != NULL)) {
-            heap->clock_in -= HAK_VISIT_CLOCK;
-            heap->large_ahead += bytes;
-            HAK_COUNT(&heap->counters, large_alloc, 1);
-            return kept;
-        }
-    }
-    return malloc_large_further(bytes, HAK_FRONT_CALLER());
+    uint64_t ahead;
+    bool is_sample = __builtin_add_overflow(heap->large_ahead, bytes, &ahead); /* as hak_front_large() finds it */
+    if (HAK_UNLIKELY(count > HAK_KEPT_SIZES) || HAK_UNLIKELY(heap->clock_in <= HAK_VISIT_CLOCK) || HAK_UNLIKELY(is_sample))
+        return malloc_large_further(bytes, HAK_FRONT_CALLER());
+    if (HAK_UNLIKELY(!hak_kept_begin(heap))) return malloc_large_stolen(bytes, HAK_FRONT_CALLER());
+    void *kept = hak_kept_take_begun(heap, count, bytes);
+    if (HAK_UNLIKELY(kept == NULL)) return malloc_large_further(bytes, HAK_FRONT_CALLER());
+    heap->clock_in -= HAK_VISIT_CLOCK;
+    heap->large_ahead = ahead;
+    HAK_COUNT(&heap->counters, large_alloc, 1);
+    return kept;
 }
 
 HAK_INLINE void *malloc_bin(size_t bytes, struct hak_heap *heap, struct hak_bin *bin, const void *address, uintptr_t stack) {
@@ -209,18 +215,33 @@ static HAK_NOINLINE void free_large_further(struct hak_granule *record, void *bl
     large_ended(heap, record);
 }
 
-/* Its heap's own, no chores: nothing that other threads write is touched (heap/kept.h). */
+static HAK_COLD void free_large_stolen(struct hak_heap *heap, struct hak_granule *record) {
+    hak_kept_stolen_from(heap);
+    large_ended(heap, record);
+}
+
+/* Its heap's own, no chores: nothing that other threads write is touched (heap/kept.h). Tail calls only, as in malloc_large(). */
 static HAK_NOINLINE void free_large(struct hak_granule *record, void *block) {
     struct hak_heap *heap = hak_self;
-    bool is_own = hak_large_name(record) == hak_kept_name(heap);
-    if (HAK_UNLIKELY(!is_own | (record->start != block) | (heap->clock_in <= HAK_VISIT_CLOCK))) {
+    if (HAK_UNLIKELY(hak_large_name(record) != hak_kept_name(heap)) || HAK_UNLIKELY(record->start != block) ||
+        HAK_UNLIKELY(heap->clock_in <= HAK_VISIT_CLOCK)) {
         free_large_further(record, block);
         return;
     }
     heap->clock_in -= HAK_VISIT_CLOCK;
     HAK_COUNT(&heap->counters, free_large, 1);
     hak_large_end_own(record);
-    if (HAK_UNLIKELY(!hak_kept_give_again(heap, record))) large_ended(heap, record);
+    if (HAK_UNLIKELY(!hak_kept_may_be_given_again(record))) {
+        large_ended(heap, record);
+        return;
+    }
+    if (HAK_UNLIKELY(!hak_kept_begin(heap))) {
+        free_large_stolen(heap, record);
+        return;
+    }
+    bool is_kept = hak_kept_push(heap, record, hak_large_granules(record));
+    hak_kept_leave(heap);
+    if (HAK_UNLIKELY(!is_kept)) large_ended(heap, record);
 }
 
 static HAK_NOINLINE void free_further(void *block) {

@@ -35,13 +35,15 @@ void hak_kept_flush_vanished(struct hak_heap *heap);
 /* Any thread: gives back what another heap keeps, unless its thread is at it just now. */
 void hak_kept_steal(struct hak_heap *heap);
 
-/* Is the list the thread's? Left in any case. */
+/* Is the list the thread's? False: there is a thief, and hak_kept_stolen_from() has to be called; it leaves, and is always false. */
 bool hak_kept_stolen_from(struct hak_heap *heap);
-HAK_INLINE bool hak_kept_enter(struct hak_heap *heap) {
+HAK_INLINE bool hak_kept_begin(struct hak_heap *heap) {
     hak_store_relaxed(&heap->kept.busy, 1);
     atomic_signal_fence(memory_order_seq_cst); /* the processor's part is the thief's barrier */
-    return HAK_LIKELY(hak_load_acquire(&heap->kept.thief) == 0) || hak_kept_stolen_from(heap);
+    return HAK_LIKELY(hak_load_acquire(&heap->kept.thief) == 0);
 }
+/* The same; what is left is left already. */
+HAK_INLINE bool hak_kept_enter(struct hak_heap *heap) { return hak_kept_begin(heap) || hak_kept_stolen_from(heap); }
 HAK_INLINE void hak_kept_leave(struct hak_heap *heap) { hak_store_release(&heap->kept.busy, 0); } /* pairs with the thief's look */
 
 /* The usual way of hak_kept_give(), for what was kept before; in the list or not at all. */
@@ -56,19 +58,16 @@ HAK_INLINE bool hak_kept_push(struct hak_heap *heap, struct hak_granule *record,
     __atomic_store_n(&kept->count[count - 1], (uint8_t)(n + 1), __ATOMIC_RELEASE); /* record before count: fork */
     return true;
 }
-HAK_INLINE bool hak_kept_give_again(struct hak_heap *heap, struct hak_granule *record) {
+HAK_INLINE bool hak_kept_may_be_given_again(const struct hak_granule *record) {
     uint64_t facts = hak_large_facts(record);
-    if (HAK_UNLIKELY(!(facts & HAK_LARGE_NOTED) || (uint32_t)facts > HAK_KEPT_SIZES || hak_large_is_kept(record))) return false;
-    if (HAK_UNLIKELY(!hak_kept_enter(heap))) return false;
-    bool is_kept = hak_kept_push(heap, record, (uint32_t)facts);
-    hak_kept_leave(heap);
-    return is_kept;
+    return HAK_LIKELY((facts & HAK_LARGE_NOTED) != 0) && HAK_LIKELY((uint32_t)facts <= HAK_KEPT_SIZES) &&
+           HAK_LIKELY(!hak_large_is_kept(record));
 }
 
-/* A block of `count` granules at most HAK_KEPT_SIZES, or up to a quarter more; NULL: none is kept. What it holds is old. */
-HAK_INLINE void *hak_kept_take(struct hak_heap *heap, size_t count, size_t bytes) {
+/* A block of `count` granules at most HAK_KEPT_SIZES, or up to a quarter more; NULL: none is kept. What it holds is old.
+ * Begun before, and left. */
+HAK_INLINE void *hak_kept_take_begun(struct hak_heap *heap, size_t count, size_t bytes) {
     struct hak_kept *kept = &heap->kept;
-    if (HAK_UNLIKELY(!hak_kept_enter(heap))) return NULL;
     unsigned n = kept->count[count - 1];
     void *block = NULL;
     for (size_t most = count + count / 4; n == 0 && count < most && count < HAK_KEPT_SIZES;) n = kept->count[count++];
@@ -81,6 +80,9 @@ HAK_INLINE void *hak_kept_take(struct hak_heap *heap, size_t count, size_t bytes
     }
     hak_kept_leave(heap);
     return block;
+}
+HAK_INLINE void *hak_kept_take(struct hak_heap *heap, size_t count, size_t bytes) {
+    return HAK_LIKELY(hak_kept_enter(heap)) ? hak_kept_take_begun(heap, count, bytes) : NULL;
 }
 
 #endif

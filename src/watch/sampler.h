@@ -104,7 +104,7 @@ void hak_timeline_clear(void);
 void hak_publish_start(void);
 /* Every so often the counters' sums. */
 void hak_publish_tick(uint64_t now_ms);
-/* A thread of the program was at recording's own work since `begin_ns`. */
+/* A thread of the program was at recording's own work since `begin_ns`: for how long, which is the result. */
 uint64_t hak_publish_held(uint64_t begin_ns);
 
 /* --- watch.c --- */
