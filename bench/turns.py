@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
 """turns.py - what a recording costs, measured within one process: it is turned on and off while the program runs (turns.c).
 
-    bench/turns.py [--build build/release] [--turns 160] [--redis] [WORKLOAD ...]
+    bench/turns.py [--build build/release] [--turns 160] [WORKLOAD ...]
 
 Processes of one program differ by several hundredths, and so do two minutes of a machine with other guests; turns of 50 ms of one
 process see nearly the same of both. Each turn is cut into slices of 10 ms; compared are the CPU times an allocation of the
 fastest tenth of the slices with a recording and of those without, which no neighbour disturbed. The standard error is a bootstrap's
 over groups of four turns (off, on, on, off). The mean over the rows weighs each by its precision; the plain one stands beside it.
-Programs whose slices are not alike (a burst, then its frees) have wide errors. --redis: a server under redis-benchmark's SET.
+Programs whose slices are not alike (a burst, then its frees) have wide errors.
 """
 import argparse
 import math
 import os
 import random
-import shutil
 import statistics
 import subprocess
 import sys
@@ -28,7 +27,6 @@ ROWS = [f"tiny_hot {FOREVER} 64", f"random_mixed {FOREVER} 256 16 1024 12345", f
         "storm 4 6000000 1000", "exchange 4 1500000000 256 1024 25 12345", "ast 1200000", f"lru_cache {FOREVER} 30000 4 12345",
         "burst_order random 100000 16 512 40000 12345", f"vm {FOREVER}", "temporaries 4000000 64 8192 12345", "calloc_half 1600000",
         "words 60000000 12345", "binary_trees 16 40000"]
-PORT = "7399"
 
 
 def start(build, folder, command, turns):
@@ -41,25 +39,10 @@ def start(build, folder, command, turns):
     return process, found
 
 
-def load(folder, process):
-    """redis-benchmark as long as the server lives."""
-    command = ["redis-benchmark", "-p", PORT, "-q", "-n", "100000000", "-c", "30", "-P", "16", "-r", "100000", "-d", "300", "-t", "set"]
-    client = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
-    process.wait()
-    client.kill()
-    client.wait()
-
-
 def turns_of(build, folder, row, turns):
     """[(on, [CPU ns an allocation, one a slice])]"""
     words = row.split()
-    is_redis = words[0] == "redis-server"
-    command = [os.path.join(build, "bench", words[0]), *words[1:]]
-    if is_redis:
-        command = ["redis-server", "--port", PORT, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-    process, found = start(build, folder, command, turns)
-    if is_redis:
-        load(folder, process)
+    process, found = start(build, folder, [os.path.join(build, "bench", words[0]), *words[1:]], turns)
     said = process.communicate()[1]
     if process.returncode != 0:
         sys.exit(f"turns.py: {row} ended with {process.returncode}: {said.strip()}")
@@ -92,15 +75,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--turns", type=int, default=160, help="of each row; about 0.1 s each")
-    parser.add_argument("--redis", action="store_true", help="a redis server instead of the workloads")
     parser.add_argument("rows", nargs="*", metavar="WORKLOAD")
     options = parser.parse_args()
     build = os.path.abspath(options.build)
     rows = options.rows or ROWS
-    if options.redis:
-        if not shutil.which("redis-server"):
-            sys.exit("turns.py: redis-server is missing; apt-get install redis")
-        rows = ["redis-server"]
     if options.turns < 16:
         sys.exit("turns.py: --turns: at least 16")
     print("| workload | throughput, recorded of not | standard error |\n|---|---|---|")
