@@ -2,8 +2,9 @@
 
 Workloads of the suite that do nothing but allocate, on and off, each the difference of two counts. Such a program allocates up
 to terabytes a second, and the rate then grows until there are 5,000 samples a second; under callgrind it is slow, and would
-take every sample. So each is counted at about the rate that it comes to by itself.
-callgrind counts the same whatever else the machine does, but for what the clock brings: the least of up to five.
+take every sample. So each is counted at about the rate that it comes to by itself, and keeps it (HAKMEM_SAMPLE_MOST=0).
+callgrind counts the same whatever else the machine does, but for what the clock brings: the least of up to five. Pages that
+go back, by the clock or because free memory is at its bound, are not a recording's: both counts go without.
 """
 import os
 import re
@@ -30,9 +31,10 @@ def count(folder, build, row, number, rate):
     log = os.path.join(folder, "log")
     words = [os.path.join(build, "bench", row[0])] + [word if word != "*" else str(number) for word in row[1:]]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HAKMEM_")}
-    environment.update(LD_PRELOAD=os.path.join(build, "libhakmem.so"), HAKMEM_EVO_POLICY="off")
+    environment.update(LD_PRELOAD=os.path.join(build, "libhakmem.so"), HAKMEM_EVO_POLICY="off",
+                       HAKMEM_PURGE_DELAY_MS="600000", HAKMEM_FREE_MAX_MB="64")
     if rate:
-        environment.update(HAKMEM_RECORD="/dev/null", HAKMEM_SAMPLE_BYTES=str(rate))
+        environment.update(HAKMEM_RECORD="/dev/null", HAKMEM_SAMPLE_BYTES=str(rate), HAKMEM_SAMPLE_MOST="0")
     done = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", f"--log-file={log}"] + words,
                           capture_output=True, text=True, env=environment)
     with open(log, encoding="utf-8") as file:
