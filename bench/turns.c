@@ -19,6 +19,8 @@
 
 enum { SETTLE_MS = 45, WAIT_MS = 1, SLICE_MS = 10 };
 static struct hak_stats stats;
+static FILE *file;
+static long turn_count, turn_ms;
 
 static void wait_ms(long ms) {
     struct timespec time = { ms / 1000, ms % 1000 * 1000000 };
@@ -55,10 +57,8 @@ static int turn(int on) {
 
 static void *look(void *nothing) {
     (void)nothing;
-    FILE *file = fopen(getenv("TURNS_FILE"), "w");
-    long turn_count = atol(getenv("TURNS_COUNT")), ms = atol(getenv("TURNS_MS"));
     wait_ms(200); /* its start */
-    for (long i = 0; file && i < turn_count; i++) {
+    for (long i = 0; i < turn_count; i++) {
         int on = (i + 1) / 2 % 2;
         if (!turn(on)) {
             fprintf(stderr, "turns: the program takes no request\n");
@@ -66,7 +66,7 @@ static void *look(void *nothing) {
         }
         wait_ms(SETTLE_MS);
         uint64_t count = alloc_count(), ns = cpu_ns();
-        for (long slice = 0; slice < ms / SLICE_MS; slice++) {
+        for (long slice = 0; slice < turn_ms / SLICE_MS; slice++) {
             wait_ms(SLICE_MS);
             uint64_t count_now = alloc_count(), ns_now = cpu_ns();
             fprintf(file, "%d %llu %llu\n", on, (unsigned long long)(count_now - count), (unsigned long long)(ns_now - ns));
@@ -74,7 +74,7 @@ static void *look(void *nothing) {
             ns = ns_now;
         }
     }
-    if (!file || fclose(file) != 0) {
+    if (fclose(file) != 0) {
         fprintf(stderr, "turns: TURNS_FILE cannot be written\n");
         _exit(3);
     }
@@ -83,7 +83,16 @@ static void *look(void *nothing) {
 
 __attribute__((constructor)) static void begin(void) {
     pthread_t thread;
-    if (!getenv("TURNS_FILE") || !getenv("TURNS_COUNT") || !getenv("TURNS_MS")) return;
+    /* here, for a program may take its environment away in main (redis, for its title) */
+    const char *name = getenv("TURNS_FILE"), *count = getenv("TURNS_COUNT"), *ms = getenv("TURNS_MS");
+    if (!name || !count || !ms) return;
+    file = fopen(name, "w");
+    turn_count = atol(count);
+    turn_ms = atol(ms);
+    if (!file) {
+        fprintf(stderr, "turns: TURNS_FILE cannot be written\n");
+        _exit(3);
+    }
     if (pthread_create(&thread, NULL, look, NULL) != 0) _exit(3);
     pthread_detach(thread);
 }
