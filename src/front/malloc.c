@@ -34,6 +34,7 @@ static HAK_COLD void *out_of_memory(void) {
 
 static void *large_found(struct hak_heap *heap, size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
     size_t count = (bytes + HAK_GRANULE_BYTES - 1) >> HAK_GRANULE_SHIFT;
+    hak_kept_make_room(heap, count);
     hak_big_name site = hak_big_site(address, (uint32_t)((heap->stack_top - stack) >> 3), bytes);
     void *block = hak_large_take(bytes, align, site, zeroed);
     if (HAK_UNLIKELY(block == NULL)) {

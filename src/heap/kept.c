@@ -66,6 +66,12 @@ void hak_kept_flush(struct hak_heap *heap) {
     hak_kept_leave(heap);
 }
 
+void hak_kept_make_room(struct hak_heap *heap, size_t count) {
+    uint64_t kept = hak_load_relaxed(&heap->kept.bytes);
+    if (HAK_LIKELY(kept == 0) || kept < count * (HAK_GRANULE_BYTES / 2) || count > HAK_CHUNK_GRANULES) return;
+    if (hak_span_next_is_clean(count)) hak_kept_flush(heap);
+}
+
 void hak_kept_flush_vanished(struct hak_heap *heap) {
     hak_store_relaxed(&heap->kept.thief, 0);
     list_flush(heap, true);

@@ -11,7 +11,8 @@
  * Threads:   the heap's owner; hak_kept_steal() any.
  * Invariant: reserved >= bytes. A span in the list is used in its chunk, has no owner, and is kept under this heap's name.
  *            Is it not when it is wanted, then two threads have freed it at once.
- * Limits:    four of a size, 3 MiB a heap, and never over the bound on free memory.
+ * Limits:    four of a size, 3 MiB a heap, never over the bound on free memory, and not while memory would be touched for the first
+ *            time instead (hak_kept_make_room): a vector that grows frees sizes that it never asks for again.
  * Measured:  two threads, 32 to 512 KiB, time as a share of 2 MiB a heap, and peak MiB: 3 MiB 0.83, 33.7; with a quarter less
  *            served, too, 0.71, 34.4; 4 MiB 0.70, 35.6; 8 MiB, eight of a size, 0.54, 43.4.
  * Rejected:  claiming each span by CAS: docs/experiments.md.
@@ -30,6 +31,9 @@ HAK_INLINE uint32_t hak_kept_name(const struct hak_heap *heap) { return heap->in
 /* A block was ended (hak_large_end), or is its heap's own; false: not kept, and the caller's still. */
 bool hak_kept_give(struct hak_heap *heap, struct hak_granule *record);
 void hak_kept_flush(struct hak_heap *heap);
+/* A span of so many granules is about to be taken: what is kept goes back if the span would be of memory that was not touched yet,
+ * and what is kept is half of it at least. Blocks that grow are kept in sizes that nobody asks for again. */
+void hak_kept_make_room(struct hak_heap *heap, size_t count);
 /* Fork: what a heap keeps whose thread vanished, perhaps in the middle of it. */
 void hak_kept_flush_vanished(struct hak_heap *heap);
 /* Any thread: gives back what another heap keeps, unless its thread is at it just now. */

@@ -111,6 +111,17 @@ static size_t take_small(size_t count, size_t align, size_t *dirty_granules) {
     return HAK_NO_GRANULE;
 }
 
+bool hak_span_next_is_clean(size_t count) {
+    size_t top = hak_load_acquire(&hak_chunk_top);
+    for (size_t number = hak_load_relaxed(&hint[hint_for(count)]); number < top; number++) {
+        if (!hak_unit_ready(number) || !hak_chunk_ready(number)) continue;
+        struct hak_chunk *chunk = hak_chunk_at(number);
+        uint64_t starts = hak_word_runs(~hak_load_relaxed(&chunk->used), (unsigned)count);
+        if (starts) return !(hak_load_relaxed(&chunk->dirty) >> hak_word_first(starts) & hak_word_mask(0, (unsigned)count));
+    }
+    return true;
+}
+
 /* --- runs of chunks --- */
 
 static uint64_t run_mask(size_t count, size_t i) {

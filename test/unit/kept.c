@@ -69,6 +69,31 @@ static void a_span_serves_sizes_up_to_a_quarter_less(void **state) {
     AUDIT();
 }
 
+static void what_is_kept_goes_back_rather_than_memory_is_touched_for_the_first_time(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    void *one = large_take(4), *two = large_take(8), *end = large_take(1);
+    assert_true(large_free(heap, one));
+    assert_true(large_free(heap, two));
+    hak_kept_make_room(heap, 25); /* they are less than half of it */
+    assert_int_equal(heap->kept.bytes, 12 * HAK_GRANULE_BYTES);
+    void *gap = large_take(3), *behind = large_take(1);
+    REQUIRE(hak_large_end(record_of(gap)));
+    hak_large_finish(record_of(gap));
+    hak_kept_make_room(heap, 3); /* there it is resident */
+    assert_int_equal(heap->kept.bytes, 12 * HAK_GRANULE_BYTES);
+    assert_ptr_equal(large_take(3), gap);
+    hak_kept_make_room(heap, 12);
+    assert_int_equal(heap->kept.bytes, 0);
+    assert_ptr_equal(large_take(12), one); /* both in one */
+    AUDIT();
+    hak_kept_make_room(heap, 1); /* nothing is kept */
+    void *all[] = { one, gap, end, behind };
+    for (unsigned i = 0; i < 4; i++) large_free(heap, all[i]);
+    heap_end(heap);
+    AUDIT();
+}
+
 static void a_kept_block_is_nobodys_and_cannot_be_freed_again(void **state) {
     (void)state;
     struct hak_heap *heap = heap_make();
@@ -284,6 +309,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_span_freed_last_comes_first_and_only_at_its_size),
         cmocka_unit_test(a_span_serves_sizes_up_to_a_quarter_less),
+        cmocka_unit_test(what_is_kept_goes_back_rather_than_memory_is_touched_for_the_first_time),
         cmocka_unit_test(a_kept_block_is_nobodys_and_cannot_be_freed_again),
         cmocka_unit_test(it_keeps_a_bounded_number_and_never_over_the_bound),
         cmocka_unit_test(switched_off_nothing_is_kept),
