@@ -70,19 +70,6 @@ HAK_INLINE struct hak_word_part hak_word_lowest(uint64_t word, unsigned most) {
     return (struct hak_word_part){ word & ~UINT64_C(0) >> (63 - last), wanted };
 }
 
-/* a times b: the upper half, and *low; gcc would keep the pair in registers that it saves first. */
-HAK_INLINE uint64_t hak_word_multiply(uint64_t a, uint64_t b, uint64_t *low) {
-#if defined(__x86_64__)
-    uint64_t high;
-    __asm__("mulq %3" : "=d"(high), "=a"(*low) : "a"(a), "r"(b) : "cc");
-    return high;
-#else
-    unsigned __int128 product = (unsigned __int128)a * b;
-    *low = (uint64_t)product;
-    return (uint64_t)(product >> 64);
-#endif
-}
-
 /* Is bit `index` modulo 64 set? gcc takes cl for the shift, and moves what is there. */
 HAK_INLINE bool hak_word_has(uint64_t word, uint64_t index) {
 #if defined(__x86_64__)

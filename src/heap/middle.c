@@ -14,6 +14,7 @@
  */
 #include "heap/heap.h"
 
+#include "base/multiply.h"
 #include "memory/purge.h"
 
 /* More was freed than taken since the last look: is the bound broken? */
@@ -101,9 +102,8 @@ void hak_middle_free(struct hak_heap *heap, char *block, const struct hak_granul
     if (IS(0) || IS(1) || IS(2) || IS(3) || IS(4) || IS(5) || IS(6) || IS(7) || IS(8) || IS(9) || IS(10) || IS(11) || IS(12) || IS(13))
         hak_slab_misuse(function, block);
 #undef IS
-    uint64_t reciprocal = record->reciprocal, rest;
-    uint64_t index = hak_word_multiply((uint64_t)(block - row->start), reciprocal, &rest);
-    if (HAK_UNLIKELY(rest >= reciprocal)) hak_slab_misuse(function, block);
+    uint64_t rest, index = hak_multiply((uint64_t)(block - row->start), &record->reciprocal, &rest);
+    if (HAK_UNLIKELY(rest >= record->reciprocal)) hak_slab_misuse(function, block);
     if (HAK_UNLIKELY(hak_word_has(hak_load_relaxed(&words[index / 64]), index))) hak_slab_misuse(function, block);
     uint32_t state = middle->state, count = state & (HAK_MIDDLE_ONE_RUN - 1), bytes = row->block_bytes;
     if (HAK_UNLIKELY((count == HAK_MIDDLE_BLOCKS) | (state >= HAK_MIDDLE_RUN * HAK_MIDDLE_ONE_RUN))) {
