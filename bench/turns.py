@@ -60,9 +60,12 @@ def turns_of(build, folder, row, turns):
     words = row.split()
     if row == REDIS:
         process, found, client = start_redis(build, folder, turns)
-        said = process.communicate()[1]
-        client.kill() # it tries for ever when the server is gone
-        client.wait()
+        try:
+            said = process.communicate()[1]
+        finally:  # when we are interrupted, too; the client tries for ever when the server is gone
+            for one in (client, process):
+                one.kill()
+                one.wait()
     else:
         process, found = start(build, folder, [os.path.join(build, "bench", words[0]), *words[1:]], turns)
         said = process.communicate()[1]
@@ -100,7 +103,7 @@ def measure(build, folder, row, turns):
     seen = turns_of(build, folder, row, turns)
     groups = [seen[at:at + 4] for at in range(0, len(seen) - 3, 4)]
     if row == REDIS:
-        each = [group_ratio(group) for group in groups[len(groups) // 20:]] # without its filling
+        each = [group_ratio(group) for group in groups[len(groups) // 20:]]  # without its filling
         draw = random.Random(1)
         return trimmed(each), statistics.stdev(trimmed(draw.choices(each, k=len(each))) for _ in range(TRIES))
     draw = random.Random(1)
