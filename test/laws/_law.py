@@ -1,12 +1,16 @@
 """What the laws share: where things are, how a program's output is read, how a breach is told."""
 import argparse
 import os
+import re
+import shutil
 import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HERE = os.path.join(ROOT, "test", "laws")
 _breaches = []
+# The layers that can go, and how start-up names them.
+LAYERS = {"learn": r'\bhak_learn_|"learn/', "watch": r'\bhak_(watch|crash|site)_|"watch/'}
 
 
 def options(*extra):
@@ -33,6 +37,20 @@ def sources(*folders, endings=(".c", ".cc", ".h", ".hpp", ".def")):
             for name in sorted(files):
                 if name.endswith(endings):
                     yield os.path.relpath(os.path.join(where, name), ROOT)
+
+
+def copy_without(layers, folder):
+    """src and include into the folder, less the layers and the lines of start-up that name them."""
+    for part in ("src", "include"):
+        shutil.copytree(os.path.join(ROOT, part), os.path.join(folder, part))
+    for name in layers:
+        shutil.rmtree(os.path.join(folder, "src", name))
+    start = os.path.join(folder, "src", "front", "start.c")
+    with open(start, encoding="utf-8") as file:
+        lines = file.read().splitlines(keepends=True)
+    named = re.compile("|".join(LAYERS[name] for name in layers))
+    with open(start, "w", encoding="utf-8") as file:
+        file.writelines(line for line in lines if not named.search(line))
 
 
 def breach(text):

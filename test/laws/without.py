@@ -5,13 +5,12 @@ names the folder would not compile.
 """
 import glob
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 
-from _law import ROOT, breach, finish, options, output
+from _law import breach, copy_without, finish, options, output
 
 PROGRAM = r"""
 #include <pthread.h>
@@ -45,22 +44,11 @@ int main(void)
     return waitpid(child, &status, 0) == child && status == 0 ? 0 : 1;
 }
 """
-# Each layer, and how start-up names it.
-LAYERS = {"learn": r'\bhak_learn_|"learn/', "watch": r'\bhak_(watch|crash|site)_|"watch/'}
 
 
 def build_without(layers, folder):
     layer = " and ".join(layers)
-    for part in ("src", "include"):
-        shutil.copytree(os.path.join(ROOT, part), os.path.join(folder, part))
-    for name in layers:
-        shutil.rmtree(os.path.join(folder, "src", name))
-    start = os.path.join(folder, "src", "front", "start.c")
-    with open(start, encoding="utf-8") as file:
-        lines = file.read().splitlines(keepends=True)
-    mine = re.compile("|".join(LAYERS[name] for name in layers))
-    with open(start, "w", encoding="utf-8") as file:
-        file.writelines(line for line in lines if not mine.search(line))
+    copy_without(layers, folder)
     sources = glob.glob(os.path.join(folder, "src", "*", "*.c")) + glob.glob(os.path.join(folder, "src", "*", "*.cc"))
     flags = ["-O1", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-fno-builtin-malloc", "-fno-exceptions",
              "-fno-rtti", "-fno-strict-aliasing", "-fno-math-errno", "-D_GNU_SOURCE", f"-I{folder}/src", f"-I{folder}/include", "-w"]
