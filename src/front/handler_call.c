@@ -20,7 +20,7 @@ extern __typeof__(_Unwind_SetIP) _Unwind_SetIP __attribute__((weak));
 __attribute__((weak)) void *__cxa_begin_catch(void *exception);
 __attribute__((weak)) void __cxa_end_catch(void);
 
-/* Found before the handler is called: by reference, or in a library that was loaded later. Every thread finds the
+/* Found before the function is called: by reference, or in a library that was loaded later. Every thread finds the
  * same, so they may all write. */
 static struct {
     __typeof__(_Unwind_SetGR) *set_register;
@@ -35,7 +35,7 @@ static struct {
 #define RUNTIME_SET(field, found) __atomic_store_n(&runtime.field, (__typeof__(runtime.field))(found), __ATOMIC_RELAXED)
 
 /* below, in assembly */
-__attribute__((visibility("hidden"))) bool hak_handler_frame(void (*handler)(void));
+__attribute__((visibility("hidden"))) bool hak_handler_frame(void (*function)(void *), void *argument);
 extern __attribute__((visibility("hidden"))) const char hak_handler_landing[];
 
 /* Called by the unwinder, at most twice for a throw. */
@@ -67,12 +67,12 @@ void hak_handler_caught(void *exception) {
     }
 }
 
-bool hak_handler_call(void (*handler)(void)) {
+bool hak_handler_call(void (*function)(void *), void *argument) {
     RUNTIME_SET(set_register, FIND(_Unwind_SetGR));
     RUNTIME_SET(set_instruction, FIND(_Unwind_SetIP));
     RUNTIME_SET(begin_catch, FIND(__cxa_begin_catch));
     RUNTIME_SET(end_catch, FIND(__cxa_end_catch));
-    return hak_handler_frame(handler);
+    return hak_handler_frame(function, argument);
 }
 
 /* 0x1b: the personality's address is relative to the place where it is written, in four bytes. The landing is where
@@ -89,7 +89,9 @@ __asm__(".text\n"
         "    endbr64\n"
         "    sub $8, %rsp\n"
         "    .cfi_def_cfa_offset 16\n"
-        "    call *%rdi\n"
+        "    mov %rdi, %rax\n"
+        "    mov %rsi, %rdi\n"
+        "    call *%rax\n"
         "    mov $1, %eax\n"
         "1:  add $8, %rsp\n"
         "    .cfi_remember_state\n"
@@ -121,7 +123,9 @@ __asm__(".text\n"
         "    .cfi_offset 29, -16\n"
         "    .cfi_offset 30, -8\n"
         "    mov x29, sp\n"
-        "    blr x0\n"
+        "    mov x2, x0\n"
+        "    mov x0, x1\n"
+        "    blr x2\n"
         "    mov w0, #1\n"
         "1:  ldp x29, x30, [sp], #16\n"
         "    .cfi_remember_state\n"

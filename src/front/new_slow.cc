@@ -86,6 +86,8 @@ static HAK_COLD void *block_or_throw(size_t size, size_t alignment, caller from)
     }
 }
 
+static void handler_run(void *handler) { (*(handler_function **)handler)(); }
+
 static HAK_COLD void *block_or_null(size_t size, size_t alignment, caller from) noexcept
 {
     if (!is_power_of_two(alignment))
@@ -95,9 +97,29 @@ static HAK_COLD void *block_or_null(size_t size, size_t alignment, caller from) 
         handler_function *handler = block ? nullptr : handler_get();
         if (!handler)
             return block;
-        if (!hak_handler_call(handler))
+        if (!hak_handler_call(handler_run, &handler))
             return nullptr;
     }
+}
+
+/* A call of the program's own operator, and what it gave. */
+struct theirs {
+    void *(*plain)(size_t);
+    void *(*aligned)(size_t, size_t);
+    size_t size, alignment;
+    void *block;
+};
+
+static void theirs_run(void *call) {
+    theirs *their = (theirs *)call;
+    their->block = their->plain ? their->plain(their->size) : their->aligned(their->size, their->alignment);
+}
+
+static void *theirs_or_null(theirs call) noexcept { return hak_handler_call(theirs_run, &call) ? call.block : nullptr; }
+
+void *hak_new_caught(void *(*plain)(size_t), size_t size) { return theirs_or_null({plain, nullptr, size, 0, nullptr}); }
+void *hak_new_aligned_caught(void *(*aligned)(size_t, size_t), size_t size, size_t alignment) {
+    return theirs_or_null({nullptr, aligned, size, alignment, nullptr});
 }
 
 void *hak_new_slow(size_t size) { return block_or_throw(size, HAK_NEW_ALIGNMENT, CALLER()); }

@@ -17,5 +17,9 @@ void *hak_new_aligned_slow(size_t size, size_t alignment);
 void *hak_new_nothrow_slow(size_t size);
 void *hak_new_aligned_nothrow_slow(size_t size, size_t alignment);
 
+/* What the program's own throwing form gives, for its nothrow one: NULL where it throws. */
+void *hak_new_caught(void *(*theirs)(size_t), size_t size);
+void *hak_new_aligned_caught(void *(*theirs)(size_t, size_t), size_t size, size_t alignment);
+
 #pragma GCC visibility pop
 #endif

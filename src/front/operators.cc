@@ -1,8 +1,11 @@
 /* operators.cc - every operator new and delete of C++17, and LLVM's __hot_cold_t forms.
  *
- * Owns:      nothing. Each operator is a fast path of its own (front/fast.h), or another name for one that does the
- *            same: an array is a block, and std::nothrow_t makes no difference to delete.
+ * Owns:      nothing. Each operator is a fast path of its own (front/fast.h).
  * Slow:      front/new_slow.cc and front/delete_slow.c.
+ * Replaced:  a program may define some of them only, by rule operator new and delete of one block, and the others then call
+ *            these ([new.delete.single], [new.delete.array]). So the references below to the forms that others call are not
+ *            bound to our own (cmake/library.cmake), and each form asks who has the one that it would call: a comparison with
+ *            an address that the loader has written down before anything can be called.
  * Weak:      all of them, so that a program which is linked to the static library may define its own.
  * Rejected:  including <new>: the operators are written by their mangled names, so that gcc, clang, libstdc++,
  *            libc++ and a compiler without a C++ library all make the same file.
@@ -19,78 +22,160 @@ HAK_INLINE void delete_inline(void *block) { hak_free_any(block, hak_delete_slow
 HAK_INLINE void delete_sized_inline(void *block, size_t size) { hak_free_any(block, nullptr, nullptr, size, hak_delete_sized_slow); }
 
 #define OPERATOR __attribute__((visibility("default"), used, weak))
-#define SAME_AS(operator_) __attribute__((visibility("default"), used, weak, alias(#operator_)))
+#define OWN(operator_) __attribute__((visibility("hidden"), alias(#operator_)))
 
-#if !defined(__clang__)
-/* an operator that looks at fewer arguments than another is told is the same code */
-#pragma GCC diagnostic ignored "-Wattribute-alias"
-#endif
+/* A compiler that sees both names would know them for one. */
+template <typename Function> HAK_INLINE bool differ(Function *theirs, Function *own) {
+    __asm__("" : "+r"(own));
+    return theirs != own;
+}
 
 extern "C" {
+
+/* The forms that others call: whoever has the name in this process, and ours. */
+OPERATOR void *_Znwm(size_t size);
+OPERATOR void *_Znam(size_t size);
+OPERATOR void *_ZnwmSt11align_val_t(size_t size, size_t alignment);
+OPERATOR void *_ZnamSt11align_val_t(size_t size, size_t alignment);
+OPERATOR void _ZdlPv(void *block) noexcept;
+OPERATOR void _ZdaPv(void *block) noexcept;
+OPERATOR void _ZdlPvSt11align_val_t(void *block, size_t alignment) noexcept;
+OPERATOR void _ZdaPvSt11align_val_t(void *block, size_t alignment) noexcept;
+OWN(_Znwm) void *own_Znwm(size_t size);
+OWN(_Znam) void *own_Znam(size_t size);
+OWN(_ZnwmSt11align_val_t) void *own_ZnwmSt11align_val_t(size_t size, size_t alignment);
+OWN(_ZnamSt11align_val_t) void *own_ZnamSt11align_val_t(size_t size, size_t alignment);
+OWN(_ZdlPv) void own_ZdlPv(void *block) noexcept;
+OWN(_ZdaPv) void own_ZdaPv(void *block) noexcept;
+OWN(_ZdlPvSt11align_val_t) void own_ZdlPvSt11align_val_t(void *block, size_t alignment) noexcept;
+OWN(_ZdaPvSt11align_val_t) void own_ZdaPvSt11align_val_t(void *block, size_t alignment) noexcept;
+
+#define REPLACED(operator_) HAK_UNLIKELY(differ(&operator_, &own##operator_))
 
 /* --- new: what it throws, it throws through us --------------------------------------------------- */
 
 OPERATOR void *_Znwm(size_t size) { return hak_malloc_inline(size, hak_new_slow); }
 
+OPERATOR void *_Znam(size_t size) {
+    if (REPLACED(_Znwm)) return _Znwm(size);
+    return hak_malloc_inline(size, hak_new_slow);
+}
+
 OPERATOR void *_ZnwmRKSt9nothrow_t(size_t size, const void *) noexcept {
+    if (REPLACED(_Znwm)) return hak_new_caught(&_Znwm, size);
+    return hak_malloc_inline(size, hak_new_nothrow_slow);
+}
+
+OPERATOR void *_ZnamRKSt9nothrow_t(size_t size, const void *) noexcept {
+    if (REPLACED(_Znwm) || REPLACED(_Znam)) return hak_new_caught(&_Znam, size);
     return hak_malloc_inline(size, hak_new_nothrow_slow);
 }
 
 /* Over-aligned blocks are rare and have no fast path anywhere; an alignment that every block has, has it. */
-OPERATOR void *_ZnwmSt11align_val_t(size_t size, size_t alignment) {
+HAK_INLINE void *new_aligned(size_t size, size_t alignment) {
     if (HAK_LIKELY(alignment - 1 < HAK_NEW_ALIGNMENT && !(alignment & (alignment - 1))))
         return hak_malloc_inline(size, hak_new_slow);
     return hak_new_aligned_slow(size, alignment);
 }
 
-OPERATOR void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const void *) noexcept {
+HAK_INLINE void *new_aligned_nothrow(size_t size, size_t alignment) {
     if (HAK_LIKELY(alignment - 1 < HAK_NEW_ALIGNMENT && !(alignment & (alignment - 1))))
         return hak_malloc_inline(size, hak_new_nothrow_slow);
     return hak_new_aligned_nothrow_slow(size, alignment);
 }
 
-SAME_AS(_Znwm) void *_Znam(size_t);
-SAME_AS(_ZnwmRKSt9nothrow_t) void *_ZnamRKSt9nothrow_t(size_t, const void *) noexcept;
-SAME_AS(_ZnwmSt11align_val_t) void *_ZnamSt11align_val_t(size_t, size_t);
-SAME_AS(_ZnwmSt11align_val_tRKSt9nothrow_t)
-void *_ZnamSt11align_val_tRKSt9nothrow_t(size_t, size_t, const void *) noexcept;
+OPERATOR void *_ZnwmSt11align_val_t(size_t size, size_t alignment) { return new_aligned(size, alignment); }
+
+OPERATOR void *_ZnamSt11align_val_t(size_t size, size_t alignment) {
+    if (REPLACED(_ZnwmSt11align_val_t)) return _ZnwmSt11align_val_t(size, alignment);
+    return new_aligned(size, alignment);
+}
+
+OPERATOR void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const void *) noexcept {
+    if (REPLACED(_ZnwmSt11align_val_t)) return hak_new_aligned_caught(&_ZnwmSt11align_val_t, size, alignment);
+    return new_aligned_nothrow(size, alignment);
+}
+
+OPERATOR void *_ZnamSt11align_val_tRKSt9nothrow_t(size_t size, size_t alignment, const void *) noexcept {
+    if (REPLACED(_ZnwmSt11align_val_t) || REPLACED(_ZnamSt11align_val_t))
+        return hak_new_aligned_caught(&_ZnamSt11align_val_t, size, alignment);
+    return new_aligned_nothrow(size, alignment);
+}
 
 /* LLVM's memory profiling calls these, with a number from 0 (cold) to 255 (hot) as the last argument. It is a hint
- * that the caller found in an earlier run; the argument after those of the plain form is not looked at. */
-SAME_AS(_Znwm) void *_Znwm12__hot_cold_t(size_t, uint8_t);
-SAME_AS(_Znwm) void *_Znam12__hot_cold_t(size_t, uint8_t);
-SAME_AS(_ZnwmRKSt9nothrow_t) void *_ZnwmRKSt9nothrow_t12__hot_cold_t(size_t, const void *, uint8_t) noexcept;
-SAME_AS(_ZnwmRKSt9nothrow_t) void *_ZnamRKSt9nothrow_t12__hot_cold_t(size_t, const void *, uint8_t) noexcept;
-SAME_AS(_ZnwmSt11align_val_t) void *_ZnwmSt11align_val_t12__hot_cold_t(size_t, size_t, uint8_t);
-SAME_AS(_ZnwmSt11align_val_t) void *_ZnamSt11align_val_t12__hot_cold_t(size_t, size_t, uint8_t);
-SAME_AS(_ZnwmSt11align_val_tRKSt9nothrow_t)
-void *_ZnwmSt11align_val_tRKSt9nothrow_t12__hot_cold_t(size_t, size_t, const void *, uint8_t) noexcept;
-SAME_AS(_ZnwmSt11align_val_tRKSt9nothrow_t)
-void *_ZnamSt11align_val_tRKSt9nothrow_t12__hot_cold_t(size_t, size_t, const void *, uint8_t) noexcept;
+ * that the caller found in an earlier run. What they give is deleted by the plain forms, and so comes from them. */
+OPERATOR void *_Znwm12__hot_cold_t(size_t size, uint8_t) { return _Znwm(size); }
+OPERATOR void *_Znam12__hot_cold_t(size_t size, uint8_t) { return _Znam(size); }
+OPERATOR void *_ZnwmRKSt9nothrow_t12__hot_cold_t(size_t size, const void *nothrow, uint8_t) noexcept {
+    return _ZnwmRKSt9nothrow_t(size, nothrow);
+}
+OPERATOR void *_ZnamRKSt9nothrow_t12__hot_cold_t(size_t size, const void *nothrow, uint8_t) noexcept {
+    return _ZnamRKSt9nothrow_t(size, nothrow);
+}
+OPERATOR void *_ZnwmSt11align_val_t12__hot_cold_t(size_t size, size_t alignment, uint8_t) { return _ZnwmSt11align_val_t(size, alignment); }
+OPERATOR void *_ZnamSt11align_val_t12__hot_cold_t(size_t size, size_t alignment, uint8_t) { return _ZnamSt11align_val_t(size, alignment); }
+OPERATOR void *_ZnwmSt11align_val_tRKSt9nothrow_t12__hot_cold_t(size_t size, size_t alignment, const void *nothrow, uint8_t) noexcept {
+    return _ZnwmSt11align_val_tRKSt9nothrow_t(size, alignment, nothrow);
+}
+OPERATOR void *_ZnamSt11align_val_tRKSt9nothrow_t12__hot_cold_t(size_t size, size_t alignment, const void *nothrow, uint8_t) noexcept {
+    return _ZnamSt11align_val_tRKSt9nothrow_t(size, alignment, nothrow);
+}
 
 /* --- delete: what it is told is checked ------------------------------------------------------------ */
 
 OPERATOR void _ZdlPv(void *block) noexcept { delete_inline(block); }
-OPERATOR void _ZdlPvm(void *block, size_t size) noexcept { delete_sized_inline(block, size); }
+
+OPERATOR void _ZdaPv(void *block) noexcept {
+    if (REPLACED(_ZdlPv)) return _ZdlPv(block);
+    delete_inline(block);
+}
+
+OPERATOR void _ZdlPvm(void *block, size_t size) noexcept {
+    if (REPLACED(_ZdlPv)) return _ZdlPv(block);
+    delete_sized_inline(block, size);
+}
+
+OPERATOR void _ZdaPvm(void *block, size_t size) noexcept {
+    if (REPLACED(_ZdlPv) || REPLACED(_ZdaPv)) return _ZdaPv(block);
+    delete_sized_inline(block, size);
+}
+
+OPERATOR void _ZdlPvRKSt9nothrow_t(void *block, const void *) noexcept { _ZdlPv(block); }
+OPERATOR void _ZdaPvRKSt9nothrow_t(void *block, const void *) noexcept { _ZdaPv(block); }
 
 /* Where the address alone shows that the alignment is right, the fast path does the rest. */
-OPERATOR void _ZdlPvSt11align_val_t(void *block, size_t alignment) noexcept {
+HAK_INLINE void delete_aligned(void *block, size_t alignment) {
     if (HAK_UNLIKELY(((uintptr_t)block & (alignment - 1)) != 0)) hak_delete_aligned(block, alignment);
     else delete_inline(block);
 }
 
-OPERATOR void _ZdlPvmSt11align_val_t(void *block, size_t size, size_t alignment) noexcept {
+HAK_INLINE void delete_aligned_sized(void *block, size_t size, size_t alignment) {
     if (HAK_LIKELY(alignment <= HAK_NEW_ALIGNMENT)) delete_sized_inline(block, size);
     else hak_delete_aligned_sized(block, size, alignment);
 }
 
-SAME_AS(_ZdlPv) void _ZdaPv(void *) noexcept;
-SAME_AS(_ZdlPv) void _ZdlPvRKSt9nothrow_t(void *, const void *) noexcept;
-SAME_AS(_ZdlPv) void _ZdaPvRKSt9nothrow_t(void *, const void *) noexcept;
-SAME_AS(_ZdlPvm) void _ZdaPvm(void *, size_t) noexcept;
-SAME_AS(_ZdlPvSt11align_val_t) void _ZdaPvSt11align_val_t(void *, size_t) noexcept;
-SAME_AS(_ZdlPvSt11align_val_t) void _ZdlPvSt11align_val_tRKSt9nothrow_t(void *, size_t, const void *) noexcept;
-SAME_AS(_ZdlPvSt11align_val_t) void _ZdaPvSt11align_val_tRKSt9nothrow_t(void *, size_t, const void *) noexcept;
-SAME_AS(_ZdlPvmSt11align_val_t) void _ZdaPvmSt11align_val_t(void *, size_t, size_t) noexcept;
+OPERATOR void _ZdlPvSt11align_val_t(void *block, size_t alignment) noexcept { delete_aligned(block, alignment); }
+
+OPERATOR void _ZdaPvSt11align_val_t(void *block, size_t alignment) noexcept {
+    if (REPLACED(_ZdlPvSt11align_val_t)) return _ZdlPvSt11align_val_t(block, alignment);
+    delete_aligned(block, alignment);
+}
+
+OPERATOR void _ZdlPvmSt11align_val_t(void *block, size_t size, size_t alignment) noexcept {
+    if (REPLACED(_ZdlPvSt11align_val_t)) return _ZdlPvSt11align_val_t(block, alignment);
+    delete_aligned_sized(block, size, alignment);
+}
+
+OPERATOR void _ZdaPvmSt11align_val_t(void *block, size_t size, size_t alignment) noexcept {
+    if (REPLACED(_ZdlPvSt11align_val_t) || REPLACED(_ZdaPvSt11align_val_t)) return _ZdaPvSt11align_val_t(block, alignment);
+    delete_aligned_sized(block, size, alignment);
+}
+
+OPERATOR void _ZdlPvSt11align_val_tRKSt9nothrow_t(void *block, size_t alignment, const void *) noexcept {
+    _ZdlPvSt11align_val_t(block, alignment);
+}
+OPERATOR void _ZdaPvSt11align_val_tRKSt9nothrow_t(void *block, size_t alignment, const void *) noexcept {
+    _ZdaPvSt11align_val_t(block, alignment);
+}
 
 }
