@@ -36,7 +36,7 @@ HAKMEM_API const char *hak_version(void);
 
 /* A call site: any number but 0 that names a place of the program. HAK_SITE is one per expansion. */
 typedef uintptr_t hak_site_t;
-#define HAK_SITE (__extension__({ static const char hak_site_here; (hak_site_t)&hak_site_here; }))
+#define HAK_SITE (__extension__({ static const char hak_site_here = 0; (hak_site_t)&hak_site_here; }))
 
 /* As malloc(size), counted for `site` (0: not counted). At most 4,096 sites are counted; what further
  * sites allocate is served all the same and counted together as site 0. */
@@ -67,7 +67,8 @@ HAKMEM_API struct hak_block hak_alloc_at_least(size_t size);
  * less never grows beyond its usable size. */
 HAKMEM_API size_t hak_expand(void *ptr, size_t size);
 
-/* What may be used of a block (malloc_usable_size), and what malloc(size) would give. 0 for NULL. */
+/* What may be used of a block (malloc_usable_size; 0 for NULL), and what malloc(size) would give at least: a size that is rare in
+ * its thread, or a block that is watched, may have more. */
 HAKMEM_API size_t hak_usable_size(const void *ptr);
 HAKMEM_API size_t hak_good_size(size_t size);
 
