@@ -162,7 +162,7 @@ static void sites_look(uint64_t now) {
 /* FROZEN: a look per second at sums that exist anyway. */
 static void frozen_look(uint64_t now) {
     struct hak_sums sums;
-    hak_sums_read(&sums, now);
+    hak_sums_read(&sums, now, evo_policy != HAK_EVO_FROZEN);
     due_in(now, hurried(LOOK_MS));
     if (!learn.is_open) {
         learn.is_open = true;
@@ -182,7 +182,7 @@ static void window_look(uint64_t now) {
     struct hak_sums sums;
     uint64_t cpu_us = (hurried(WINDOW_CPU_US) > 10000 ? hurried(WINDOW_CPU_US) : 10000) * learn.cycle.window_times;
     uint64_t visits = (hurried(WINDOW_VISITS) > 500 ? hurried(WINDOW_VISITS) : 500) * learn.cycle.window_times;
-    hak_sums_read(&sums, now);
+    hak_sums_read(&sums, now, true);
     if (!learn.is_open) {
         learn.is_open = true;
         learn.opened = sums;
@@ -226,7 +226,7 @@ static void look(uint64_t now) {
         shown_write(now);
         return;
     }
-    limit_look(now);
+    if (evo_policy != HAK_EVO_FROZEN) limit_look(now); /* what is fixed asks the system nothing */
     pins_look(now);
     bool explores = learn.cycle.stage != HAK_STAGE_FROZEN;
     if (explores && !is_calm(now)) {

@@ -47,10 +47,11 @@ static void heap_add(struct hak_heap *heap, void *context) {
 
 static uint64_t positive(int64_t n) { return n > 0 ? (uint64_t)n : 0; }
 
-void hak_sums_read(struct hak_sums *sums, uint64_t now_ms) {
+void hak_sums_read(struct hak_sums *sums, uint64_t now_ms, bool has_usage) {
     memset(sums, 0, sizeof *sums);
     hak_heap_each(heap_add, sums);
-    struct hak_os_usage usage = hak_os_usage();
+    struct hak_os_usage usage = { 0 };
+    if (has_usage) usage = hak_os_usage();
     sums->time_ms = now_ms;
     sums->cpu_us = usage.cpu_us;
     sums->fault_count = usage.fault_count;

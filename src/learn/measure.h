@@ -20,7 +20,8 @@ struct hak_sums {
     uint64_t resident_bytes; /* of ours: in use and free */
     uint64_t large_bytes, thread_count;
 };
-void hak_sums_read(struct hak_sums *sums, uint64_t now_ms);
+/* has_usage: processor time and faults, too, for which the system is asked. */
+void hak_sums_read(struct hak_sums *sums, uint64_t now_ms, bool has_usage);
 
 struct hak_measure {
     double seconds;
