@@ -102,20 +102,29 @@ static void fill_classes(struct hak_stats *stats, const struct hak_census *censu
     stats->class_count = HAK_CLASS_COUNT - 1;
 }
 
-HAK_EXPORT void hak_stats_get(struct hak_stats *stats, size_t bytes) {
+static HAK_NOINLINE void stats_fill(struct hak_stats *all) {
+    memset(all, 0, sizeof *all);
+    if (!hak_start()) return;
+    struct hak_census census;
+    hak_census_take(&census);
+    census.counters.n[HAK_C_return_call] = hak_load_relaxed(&hak_purge.return_calls);
+    census.counters.n[HAK_C_return_pages] = hak_load_relaxed(&hak_purge.returned_bytes) >> hak_region.page_shift;
+    fill_memory(all);
+    fill_classes(all, &census);
+    all->heap_count = census.heap_count;
+    all->dead_heap_count = census.dead_heap_count;
+    all->counter_count = HAK_COUNTER_COUNT;
+    memcpy(all->counter, census.counters.n, sizeof census.counters.n);
+}
+
+/* For a caller that knows fewer counters. Apart: mallinfo2 must do with the smallest stack that a thread may have. */
+static HAK_NOINLINE void stats_fill_part(struct hak_stats *stats, size_t bytes) {
     struct hak_stats all;
-    memset(&all, 0, sizeof all);
-    if (hak_start()) {
-        struct hak_census census;
-        hak_census_take(&census);
-        census.counters.n[HAK_C_return_call] = hak_load_relaxed(&hak_purge.return_calls);
-        census.counters.n[HAK_C_return_pages] = hak_load_relaxed(&hak_purge.returned_bytes) >> hak_region.page_shift;
-        fill_memory(&all);
-        fill_classes(&all, &census);
-        all.heap_count = census.heap_count;
-        all.dead_heap_count = census.dead_heap_count;
-        all.counter_count = HAK_COUNTER_COUNT;
-        memcpy(all.counter, census.counters.n, sizeof census.counters.n);
-    }
-    memcpy(stats, &all, bytes < sizeof all ? bytes : sizeof all);
+    stats_fill(&all);
+    memcpy(stats, &all, bytes);
+}
+
+HAK_EXPORT void hak_stats_get(struct hak_stats *stats, size_t bytes) {
+    if (bytes < sizeof *stats) stats_fill_part(stats, bytes);
+    else stats_fill(stats);
 }

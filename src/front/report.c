@@ -191,22 +191,29 @@ void hak_report_write(int fd) {
 
 static struct {
     int standard_error;              /* our copy, or -1 */
-    struct hak_os_identity identity; /* what it was */
+    struct hak_os_identity identity; /* what it was; zeros: closed, or nobody has asked */
+    bool is_asked;                   /* for a report at exit */
     unsigned pid_written;            /* the process that has reported */
 } at_exit = { .standard_error = -1 };
 
 void hak_report_at_start(void) {
-    if (hak_options.stats || hak_options.report[0]) {
+    if (hak_options.stats || hak_options.report[0] || hak_options.record[0]) {
+        at_exit.is_asked = true;
         at_exit.standard_error = hak_os_duplicate(2);
         at_exit.identity = hak_os_identity(at_exit.standard_error);
     }
 }
 
-/* Our copy, unless the program has closed it (and perhaps opened a file of its own under its number). */
+static bool is_standard_error(int fd) {
+    struct hak_os_identity now = hak_os_identity(fd);
+    return now.inode && now.inode == at_exit.identity.inode && now.device == at_exit.identity.device;
+}
+
+/* Our copy, unless the program has closed it, and perhaps opened a file of its own under its number; then 2, unless that is a
+ * file of its own, too. -1: what was standard error at the start is not there any more. */
 static int report_descriptor(void) {
-    struct hak_os_identity now = hak_os_identity(at_exit.standard_error);
-    bool ours = now.inode && now.inode == at_exit.identity.inode && now.device == at_exit.identity.device;
-    return ours ? at_exit.standard_error : 2;
+    if (!at_exit.is_asked || is_standard_error(2)) return 2;
+    return is_standard_error(at_exit.standard_error) ? at_exit.standard_error : -1;
 }
 
 static void error_name(struct hak_text *text, int error) {

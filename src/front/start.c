@@ -42,7 +42,7 @@ static void thread_begins(struct hak_heap *heap) {
 
 static void options_read(void) {
     static hak_atomic_u32 read;
-    if (hak_load_relaxed(&read)) return;
+    if (hak_load_relaxed(&read) || !environ) return; /* NULL: a .preinit_array allocates; our constructor comes later */
     hak_store_relaxed(&read, 1);
     hak_options_load(environ);
 }
@@ -119,8 +119,9 @@ static void background_start(void) {
 /* Only what was asked for: a program that never allocates pays for nothing else. */
 __attribute__((constructor(101))) static void program_begins(void) {
     options_read();
-    if (HAK_OPT(stats) || hak_options.report[0]) hak_report_at_start();
+    if (HAK_OPT(stats) || hak_options.report[0] || hak_options.record[0]) hak_report_at_start();
     if (HAK_OPT(crash_report)) hak_crash_at_start(hak_describe_address);
+    hak_watch_on_failure = hak_report_failure_say;
     hak_learn_on_shown = hak_watch_publish_learn;
     hak_learn_lifetime_start(); /* before the policy file is read */
     hak_learn_start();

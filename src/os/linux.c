@@ -286,7 +286,12 @@ void hak_os_write(int fd, const void *bytes, size_t count) {
 }
 
 int hak_os_open_new(const char *path) {
-    return (int)HAK_SYS4(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    long fd = -EEXIST;
+    for (int tries = 0; fd == -EEXIST && tries < 2; tries++) {
+        if (tries) hak_os_unlink(path); /* of an earlier process with our number; or somebody's link, which is not followed */
+        fd = HAK_SYS4(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    }
+    return (int)fd;
 }
 
 void hak_os_close(int fd) { HAK_SYS1(SYS_close, fd); }

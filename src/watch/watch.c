@@ -48,12 +48,20 @@ static void path_make(struct hak_text *path, const char *named, const char *reas
     hak_text_end(path);
 }
 
+void (*hak_watch_on_failure)(const char *what, const char *path, int error);
+
+/* What failed is said once: a place that cannot be written will not be better the next time. */
 static int dump_automatic(const char *reason) {
+    static hak_atomic_u32 is_said;
     char path[HAK_OPTION_TEXT_BYTES + 64];
     struct hak_text text = HAK_TEXT(path);
     if (!hak_options.record[0]) return -EINVAL;
     path_make(&text, hak_options.record, reason, "exit");
-    return hak_dump_write(path, reason);
+    int error = hak_dump_write(path, reason);
+    uint32_t nobody = 0;
+    if (error && error != -EBUSY && hak_watch_on_failure && hak_cas(&is_said, &nobody, 1))
+        hak_watch_on_failure("HAKMEM_RECORD", hak_options.record, error);
+    return error;
 }
 
 int hak_watch_dump_guard(char *path, size_t bytes) {

@@ -13,6 +13,8 @@ void hak_watch_guards_at_start(void);
 /* Where the state of learning is, for readers from outside: a uint64_t that is odd while it is written, then struct
  * hak_learn_stats of hakmem.h. */
 void hak_watch_publish_learn(const void *shown, size_t bytes);
+/* Start-up sets it: says that a file cannot be written. */
+extern void (*hak_watch_on_failure)(const char *what, const char *path, int error);
 /* The program ends: the dump that HAKMEM_RECORD asked for. */
 void hak_watch_at_exit(void);
 

@@ -170,6 +170,26 @@ static void asking_while_others_allocate_is_safe(void)
     pthread_join(asker, NULL);
 }
 
+static void *ask_with_little_stack(void *said)
+{
+    struct mallinfo2 info = mallinfo2();
+    *(bool *)said = info.arena + info.hblkhd > 0;
+    return NULL;
+}
+static void mallinfo2_does_with_the_least_stack(void)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    bool said = false;
+    free(malloc(100));
+    REQUIRE(pthread_attr_init(&attributes) == 0);
+    REQUIRE(pthread_attr_setstacksize(&attributes, 16384) == 0); /* PTHREAD_STACK_MIN on x86-64 */
+    REQUIRE(pthread_create(&thread, &attributes, ask_with_little_stack, &said) == 0);
+    pthread_join(thread, NULL);
+    EXPECT(said);
+    pthread_attr_destroy(&attributes);
+}
+
 int main(void)
 {
     RUN(mallinfo2_follows_what_is_held);
@@ -180,6 +200,7 @@ int main(void)
     RUN(malloc_stats_prints_on_standard_error);
     RUN(mallopt_says_yes_to_what_programs_set);
     RUN(malloc_trim_gives_free_memory_back);
+    RUN(mallinfo2_does_with_the_least_stack);
     RUN(asking_while_others_allocate_is_safe);
     return EXPECT_RESULT();
 }

@@ -46,6 +46,15 @@ static void block_check(const char *block, size_t bytes, uint64_t owner)
         EXPECT(pattern_check(block, block_bytes - 300, block_bytes, owner) == block_bytes);
 }
 
+static void a_shrunk_block_is_freed_by_its_new_size(void)
+{
+    for (size_t bytes = block_bytes; bytes > block_bytes / 2; bytes -= block_bytes / 8) {
+        char *block = (char *)realloc(malloc(block_bytes), bytes);
+        REQUIRE(block != NULL);
+        free_sized(block, bytes);
+    }
+}
+
 static void realloc_works_in_every_direction(void)
 {
     static const size_t sizes[] = {100, 5000, 40000, 1u << 20, (64u << 20) - 4096, (64u << 20) + 1, 130u << 20};
@@ -165,6 +174,7 @@ int main(int argument_count, char **arguments)
         return 126;
     }
     RUN(three_gib_are_served);
+    RUN(a_shrunk_block_is_freed_by_its_new_size);
     RUN(realloc_works_in_every_direction);
     RUN(alignment_and_growth_hold_there);
     RUN(small_blocks_fail_cleanly_or_work);

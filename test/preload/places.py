@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""places.py - what the library writes and asks for in awkward places: files that cannot be written, links in the way, standard
+error closed, an allocation before libc's start, a sandbox that kills, a program with half a malloc family of its own.
+"""
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--build", required=True)
+library = os.path.join(os.path.abspath(parser.parse_args().build), "libhakmem.so")
+failures = 0
+
+ALLOCATES = r"""
+#include <stdlib.h>
+#include <string.h>
+int main(void) { for (int i = 0; i < 10000; i++) { char *p = malloc(1000 + i); memset(p, 1, 1000); free(p); } return 0; }
+"""
+# Its own file becomes descriptor 2, or what was our copy of it.
+CLOSES = r"""
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int count, char **word)
+{
+    if (count > 2) for (int i = 0; i < 1024; i++) close(i);
+    if (count > 2) { open("/dev/null", O_RDWR); open("/dev/null", O_RDWR); }
+    int data = open(word[1], O_RDWR | O_CREAT | O_TRUNC, 0600);
+    free(malloc(100));
+    return write(data, "DATA", 4) == 4 ? data != 2 : 1;
+}
+"""
+EARLY = r"""
+#include <stdlib.h>
+static void early(int c, char **v, char **e) { (void)c, (void)v, (void)e; free(malloc(10)); }
+__attribute__((section(".preinit_array"), used)) static void (*first)(int, char **, char **) = early;
+int main(void) { return 0; }
+"""
+OWN_FAMILY = r"""
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+static char heap[1 << 22];
+static size_t used;
+void *malloc(size_t n) { n = (n + 31) & ~(size_t)15; char *p = heap + used; used += n; *(size_t *)p = n - 16; return p + 16; }
+void free(void *p) { (void)p; }
+void *calloc(size_t a, size_t b) { return memset(malloc(a * b), 0, a * b); }
+void *realloc(void *p, size_t n)
+{
+    void *q = malloc(n);
+    if (p) memcpy(q, p, n < ((size_t *)p)[-2] ? n : ((size_t *)p)[-2]);
+    return q;
+}
+int main(void) { char *p = malloc(10); strcpy(p, "hello"); p = reallocarray(p, 10, 10); return strcmp(p, "hello") != 0; }
+"""
+# Ends the process at what only a library that learns would ask: getrusage, prlimit64, files of /proc and of the control group.
+SANDBOX = r"""
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+int main(void)
+{
+    static const int refused[] = { SYS_getrusage, SYS_prlimit64, SYS_openat };
+    enum { COUNT = sizeof refused / sizeof *refused };
+    struct sock_filter filter[COUNT + 3];
+    int n = 0;
+    free(malloc(10));
+    filter[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+    for (int i = 0; i < COUNT; i++) filter[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, refused[i], COUNT - i, 0);
+    filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    struct sock_fprog program = { (unsigned short)n, filter };
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program)) return errno == EINVAL ? 77 : 1;
+    struct timespec begin, now;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    static char *block[20000];
+    do {
+        for (int i = 0; i < 20000; i++) block[i] = memset(malloc(16 + i % 500), 1, 16);
+        for (int i = 0; i < 20000; i++) free(block[i]);
+        free(memset(malloc(20 << 20), 1, 20 << 20));
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec - begin.tv_sec < 4);
+    return 0;
+}
+"""
+
+
+def expect(condition, what):
+    global failures
+    if not condition:
+        failures += 1
+        print(f"FAILED: {what}")
+
+
+def build(folder, name, source):
+    path = os.path.join(folder, name)
+    with open(path + ".c", "w", encoding="utf-8") as file:
+        file.write(source)
+    subprocess.run(["cc", "-O1", "-fno-builtin", "-w", "-o", path, path + ".c"], check=True)
+    return path
+
+
+def run(words, before=None, pass_error=True, **options):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("HAKMEM_")}
+    environment.update(LD_PRELOAD=library, **options)
+    return subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE if pass_error else None, preexec_fn=before, text=True, timeout=60)
+
+
+def own_children(folder, words, name, option):
+    """The shell's process becomes the program, so that it knows the program's number beforehand."""
+    link = f'ln -s "$1" "$2.{name}"; shift 2; exec "$@"'.replace("PID", "$$")
+    return run(["env", "-u", "LD_PRELOAD", "sh", "-c", link.replace('exec "$@"', 'LD_PRELOAD="$HAK_LIBRARY" exec "$@"'), "sh",
+                os.path.join(folder, "victim"), os.path.join(folder, "out"), *words], HAK_LIBRARY=library, **option)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        allocates, closes = build(folder, "allocates", ALLOCATES), build(folder, "closes", CLOSES)
+        for variable in ("HAKMEM_RECORD", "HAKMEM_REPORT"):
+            for place, why in ((folder + "/none/x", "no such file or directory"), ("/dev/full", "no space left")):
+                done = run([allocates], **{variable: place})
+                expect(done.returncode == 0 and done.stderr == f"hakmem: {variable}: {place} cannot be written: {why}\n",
+                       f"{variable}={place}: {done.returncode}, {done.stderr!r}")
+        victim, out = os.path.join(folder, "victim"), os.path.join(folder, "out")
+        for variable, name in (("HAKMEM_REPORT", "PID.new"), ("HAKMEM_RECORD", "PID~")):
+            with open(victim, "w", encoding="utf-8") as file:
+                file.write("important")
+            done = own_children(folder, [allocates], name, {variable: out})
+            with open(victim, encoding="utf-8") as file:
+                expect(file.read() == "important", f"{variable}: a link in the way was followed")
+            expect(done.returncode == 0 and os.path.isfile(out) and not os.path.islink(out) and os.path.getsize(out) > 100,
+                   f"{variable}: {out} was not written: {done.stderr!r}")
+            if os.path.lexists(out):
+                os.unlink(out)
+        data = os.path.join(folder, "data")
+        for words, before in (([closes, data], lambda: os.close(2)), ([closes, data, "all"], None)):
+            done = run(words, before=before, pass_error=False, HAKMEM_STATS="1", HAKMEM_RECORD=folder + "/none/x")
+            with open(data, encoding="utf-8", errors="replace") as file:
+                said = file.read()
+            expect(done.returncode == 0 and said == "DATA", f"{words[1:]}: {done.returncode}, the program's file holds {said[:80]!r}")
+        done = run([build(folder, "early", EARLY)], HAKMEM_STATS="1")
+        expect(done.returncode == 0 and "statistics of process" in done.stderr, f"an early allocation: {done.stderr[:80]!r}")
+        done = run([build(folder, "own_family", OWN_FAMILY)])
+        expect(done.returncode == 0 and not done.stderr, f"a malloc family without reallocarray: {done.returncode}, {done.stderr!r}")
+        done = run([build(folder, "sandbox", SANDBOX)], HAKMEM_HUGE_FROM_MB="0", HAKMEM_LEARN_HURRY="10")
+        expect(done.returncode in (0, 77), f"a sandbox that kills: {done.returncode}, {done.stderr!r}")
+    if failures:
+        sys.exit(1)
+    print("files, links, descriptors, early calls, own families, a sandbox: as they should")
+
+
+main()
