@@ -92,7 +92,7 @@ void hak_sweep_clock(struct hak_heap *heap) {
     else if (heap->clock_step < CLOCK_STEP_MAX) heap->clock_step *= 2;
     heap->clock_in = heap->clock_step;
     heap->ticks_seen = ticks;
-    if (ticks >= heap->tick) sweep_tick(heap, ticks);
+    if (ticks - (heap->tick - TICKS) >= TICKS) sweep_tick(heap, ticks); /* a counter that was set back, too */
 }
 
 size_t hak_sweep_all(bool all) {

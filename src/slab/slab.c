@@ -282,8 +282,9 @@ uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, uint3
     if (window < 64) part = hak_word_lowest(word, window);
     else if (~word) part.count = hak_word_count(word);
     if (HAK_UNLIKELY(hak_load_relaxed(&slab->counted_pages))) uncount(slab, sum);
-    if (slab->frontier != frontier || hak_slab_absent_claimed(slab) | slab->cold)
-        touch(slab, row, i * 64 + hak_word_first(word), i * 64 + hak_word_last(part.bits));
+    bool is_opened = slab->frontier != frontier; /* all of it is touched: what is left of it goes out without a look */
+    if (is_opened || hak_slab_absent_claimed(slab) | slab->cold)
+        touch(slab, row, i * 64 + hak_word_first(word), i * 64 + hak_word_last(is_opened ? word : part.bits));
     unsigned sample = hak_slab_sample_block(slab);
     if (HAK_UNLIKELY(sample / 64 == i && part.bits >> sample % 64 & 1)) sample_is_dead(slab);
     hak_slab_taken_claimed(slab, row, i, all & ~part.bits, (uint32_t)part.count, window);

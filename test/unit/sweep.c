@@ -132,6 +132,43 @@ static void excess_is_taken_from_slabs_too(void **state) {
     AUDIT();
 }
 
+/* Or the sweep would leave the page alone, and the slab's end would call it zero. */
+static void no_block_goes_out_on_a_page_that_is_marked_as_returned(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 2 * (HAK_CLASS_COUNT - 1); i++) {
+        unsigned c = i / 2 + 1;
+        struct hak_heap *heap = heap_make();
+        hak_heap_collect(heap); /* slabs of memory that is not resident */
+        heap->opened_bytes = (uint64_t)(i % 2) << 20; /* as one that has just begun; as one that has grown */
+        class_is_common(heap, c);
+        unsigned capacity = hak_classes[c].capacity, count = capacity < BLOCKS ? capacity : BLOCKS;
+        unsigned some = capacity < 40 ? capacity / 2 : 20;
+        for (unsigned k = 0; k < some; k++) blocks[k] = block_take(heap, c);
+        for (unsigned k = 0; k < some; k++) block_give(heap, blocks[k]);
+        for (unsigned k = 0; k < count; k++) {
+            blocks[k] = block_take(heap, c);
+            struct hak_slab *slab = slab_of(blocks[k]);
+            size_t offset = (size_t)((char *)blocks[k] - hak_slab_start(slab));
+            unsigned first = (unsigned)(offset >> slab->page_shift);
+            unsigned last = (unsigned)((offset + hak_classes[c].block_bytes - 1) >> slab->page_shift);
+            assert_int_equal(slab->returned & hak_word_mask(first, last - first + 1), 0);
+        }
+        for (unsigned k = 0; k < count; k++) block_give(heap, blocks[k]);
+        heap_end(heap);
+    }
+    AUDIT();
+}
+
+static void a_counter_that_is_set_back_does_not_end_the_sweep(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    heap->tick = hak_os_ticks() + (UINT64_C(1) << 60);
+    hak_sweep_clock(heap);
+    assert_true(heap->tick < hak_os_ticks() + (UINT64_C(1) << 40));
+    heap_end(heap);
+    AUDIT();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_collection_leaves_nothing_free_resident),
@@ -140,6 +177,8 @@ int main(void) {
         cmocka_unit_test(a_sweep_returns_other_heaps_pages),
         cmocka_unit_test(visits_return_what_stays_free),
         cmocka_unit_test(excess_is_taken_from_slabs_too),
+        cmocka_unit_test(no_block_goes_out_on_a_page_that_is_marked_as_returned),
+        cmocka_unit_test(a_counter_that_is_set_back_does_not_end_the_sweep),
     };
     return cmocka_run_group_tests(tests, heap_room_start, NULL);
 }
