@@ -16,7 +16,7 @@
 #include <string.h>
 
 char hak_large_mark[HAK_LINE] HAK_ALIGNED(HAK_LINE);
-hak_atomic_i64 hak_large_live_count, hak_large_live_bytes;
+hak_atomic_i64 hak_large_live_count, hak_large_live_bytes, hak_large_lost_granules;
 
 #define MOVED (UINT64_C(1) << 63)
 #define FRESH (UINT64_C(1) << 62) /* nothing of it was resident when it was taken */
@@ -237,6 +237,18 @@ bool hak_large_resize(struct hak_granule *record, size_t bytes) {
     return true;
 }
 
+/* The kernel unmaps the destination before some of its checks. What may be a hole is mapped anew; if that fails, too, nobody
+ * gets it, and no further block is moved. */
+static void move_failed(size_t to, size_t count) {
+    if (hak_os_fresh(hak_granule_address(to), count << HAK_GRANULE_SHIFT) == 0) {
+        hak_huge_forget(to, count);
+        hak_span_give(to, count, HAK_SPAN_CLEAN);
+    } else {
+        hak_add(&hak_large_lost_granules, (int64_t)count);
+        hak_add(&moved_count, MOVED_MAX);
+    }
+}
+
 void *hak_large_move(struct hak_granule *record, size_t bytes) {
     if (hak_load_relaxed(&moved_count) >= MOVED_MAX) return NULL;
     size_t from = hak_granule_of(record->start), old = hak_large_granules(record), count = granules_for(bytes), dirty;
@@ -244,7 +256,7 @@ void *hak_large_move(struct hak_granule *record, size_t bytes) {
     if (to == HAK_NO_GRANULE) return NULL;
     size_t moved_bytes = hak_large_usable(record);
     if (hak_os_move(hak_granule_address(from), hak_granule_address(to), moved_bytes) != 0) {
-        hak_span_give(to, count, HAK_SPAN_AS_IT_WAS);
+        move_failed(to, count);
         return NULL;
     }
     bool was_moved = hak_large_facts(record) & MOVED;

@@ -90,5 +90,7 @@ void *hak_large_move(struct hak_granule *record, size_t bytes);
 
 /* Kept ones among them, and whole granules. */
 extern hak_atomic_i64 hak_large_live_count, hak_large_live_bytes;
+/* In use for ever by nobody: the kernel would not map them again after a move that it refused. */
+extern hak_atomic_i64 hak_large_lost_granules;
 
 #endif

@@ -50,6 +50,14 @@ static void keep_begin(void) {
     hak_store_relaxed(&hak_purge.enforced_retouched_bytes, 0);
 }
 
+/* Something goes back every second, so that nothing begins anew: what is long ago counts less, or all that ever went back
+ * would raise `keep` at the next peak. */
+static void keep_age(void) {
+    hak_atomic_u64 *sums[] = { &hak_purge.judged_returned_bytes, &hak_purge.judged_retouched_bytes, &hak_purge.enforced_bytes,
+                               &hak_purge.enforced_retouched_bytes, &hak_purge.swept_bytes, &hak_purge.swept_retouched_bytes };
+    for (unsigned i = 0; i < sizeof sums / sizeof *sums; i++) hak_store_relaxed(sums[i], hak_load_relaxed(sums[i]) / 2);
+}
+
 /* Twice the peak, for sizes vary; the next window takes back what was too much. */
 static void keep_raise(uint64_t now_ms) {
     uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes), peak = positive(hak_load_relaxed(&hak_purge.free_peak_bytes));
@@ -94,6 +102,7 @@ static void keep_judge(void) {
         if (wanted < keep / 2) wanted = keep < 1 << 20 ? 0 : keep / 2;
         if (wanted < keep) hak_store_relaxed(&hak_purge.keep_bytes, wanted);
         if (now - hak_load_relaxed(&hak_purge.returned_ms) >= RETOUCH_MS) keep_begin();
+        else keep_age();
         int64_t free_bytes = hak_free_unpurged(hak_load_relaxed(&hak_purge.free_bytes));
         hak_store_relaxed(&hak_purge.free_peak_bytes, free_bytes);
         hak_store_relaxed(&hak_purge.free_low_bytes, free_bytes);

@@ -167,6 +167,25 @@ static void what_comes_and_goes_stays_and_what_only_lies_there_goes(void **state
     hak_purge_spans(0);
 }
 
+/* Where something goes back every second nothing begins anew. */
+static void what_went_back_long_ago_does_not_raise_keep(void **state) {
+    (void)state;
+    hak_purge_spans(0);
+    keep_set(0);
+    for (unsigned i = 0; i < 200; i++) { /* 32 MiB go back in each window, and are not touched again */
+        hak_store_relaxed(&hak_purge.returned_ms, hak_os_clock_ms());
+        hak_add(&hak_purge.judged_returned_bytes, 32 * MIB);
+        hak_add(&hak_purge.enforced_bytes, 32 * MIB);
+        windows_pass(1);
+    }
+    assert_true(hak_load_relaxed(&hak_purge.judged_returned_bytes) <= 64 * MIB);
+    assert_true(hak_load_relaxed(&hak_purge.enforced_bytes) <= 64 * MIB);
+    for (unsigned i = 0; i < 3; i++) memory_come_and_go(64 * MIB);
+    assert_true(hak_load_relaxed(&hak_purge.keep_bytes) <= 512 * MIB);
+    keep_set(0);
+    hak_purge_spans(0);
+}
+
 static void sweep_all_chunks_twice(size_t number, size_t chunks) {
     for (unsigned pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < chunks; i++) hak_purge_chunk(number + i, false);
@@ -234,6 +253,7 @@ int main(void) {
         cmocka_unit_test(excess_is_returned_down_to_half_the_bound),
         cmocka_unit_test(only_what_stayed_free_goes_with_a_sweep),
         cmocka_unit_test(keep_rises_at_the_first_return_that_is_touched_again_at_once),
+        cmocka_unit_test(what_went_back_long_ago_does_not_raise_keep),
         cmocka_unit_test(what_comes_and_goes_stays_and_what_only_lies_there_goes),
         cmocka_unit_test(the_sweep_waits_longer_when_it_was_too_early),
         cmocka_unit_test(what_was_used_between_two_sweeps_is_not_cold),
