@@ -146,6 +146,7 @@ struct hak_heap *hak_heap_birth(void) {
     hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch));
     heap->clock_in = 0;
     heap->stack_top = hak_os_stack_top();
+    hak_fork_born(heap);
     hak_self = heap;
     if (adopted) HAK_COUNT(&heap->counters, heap_adopted, 1);
     else HAK_COUNT(&heap->counters, heap_born, 1);

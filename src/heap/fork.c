@@ -7,11 +7,12 @@
  * not in the middle of a visit. All other heaps of the older epoch stay untouched until the survivor rebuilds
  * them from the bits, before it first asks for a new slab.
  *
- * Threads:   the survivor alone rebuilds: it is the only one whose heap is of an older epoch. New threads of
- *            the child get new heaps meanwhile.
+ * Threads:   the survivor alone rebuilds: it is the only one whose heap is of an older epoch, or, where the forking thread had
+ *            none, the first that gets one. New threads of the child get new heaps meanwhile.
  * Rejected:  atfork handlers that take locks: they deadlock with stdio's (glibc's tst-malloc-fork-deadlock).
  */
 #include "heap/kept.h"
+#include "memory/purge.h"
 
 #include <string.h>
 
@@ -26,6 +27,18 @@ void hak_fork_child(struct hak_heap *heap) {
     if (hak_heap_is_none(heap) || hak_load_relaxed(&heap->epoch) == page) return;
     hak_store_release(&heap->epoch, page);
     heap->is_survivor = 1;
+}
+
+/* The epoch in which nobody is to rebuild, the forking thread having no heap: who gets the first one here is. Only fork's own
+ * handler knows that, where there is one thread; later another new thread may be mistaken for the forking one. */
+static hak_atomic_u32 heirless;
+
+void hak_fork_without_heap(void) { hak_store_release(&heirless, hak_load_relaxed(&hak_epoch)); }
+
+void hak_fork_born(struct hak_heap *heap) {
+    uint32_t seen = hak_load_relaxed(&heirless);
+    if (HAK_LIKELY(seen == 0 || seen != hak_load_relaxed(&hak_epoch))) return;
+    if (hak_cas(&heirless, &seen, 0)) heap->is_survivor = 1;
 }
 
 static void heap_blank(struct hak_heap *heap, void *survivor) {
@@ -53,6 +66,7 @@ static void heap_blank(struct hak_heap *heap, void *survivor) {
             struct hak_row *row = hak_row_of(hak_granule_at(hak_granule_of(block))->words);
             size_t index = (size_t)(block - row->start) / row->block_bytes;
             hak_store_release(&row->word[index / 64], hak_load_relaxed(&row->word[index / 64]) | UINT64_C(1) << index % 64);
+            hak_free_note_in(&heap->free_sum, -(int64_t)middle->block_bytes);
         }
         memset(middle->block, 0, sizeof middle->block); /* one that was being handed out, too */
     }

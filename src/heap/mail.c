@@ -12,14 +12,20 @@ enum { BATCH_BYTES = 8192 };
 
 /* --- mailboxes: a stack of slabs, its head tagged with the epoch so that a child finds the parent's void --- */
 
-enum { TAG_MASK = HAK_LINE - 1 };
+/* Six bits below a header's address and sixteen above all addresses of programs: with six alone, mail that nobody had read was
+ * valid again 64 forks below, and a slab was pushed before itself. */
+#define TAG_LOW ((uintptr_t)HAK_LINE - 1)
+#define TAG_MASK (TAG_LOW | (uintptr_t)0xffff << 48)
 
-static uintptr_t tag_now(void) { return hak_load_relaxed(&hak_epoch) & TAG_MASK; }
+static uintptr_t tag_now(void) {
+    uintptr_t epoch = hak_load_relaxed(&hak_epoch);
+    return (epoch & TAG_LOW) | (epoch / HAK_LINE & 0xffff) << 48;
+}
 
 static void box_push(struct hak_heap *owner, struct hak_slab *slab) {
     uintptr_t head = hak_load_relaxed(&owner->mail), tag = tag_now(), first;
     do {
-        first = (head & TAG_MASK) == tag ? head & ~(uintptr_t)TAG_MASK : 0;
+        first = (head & TAG_MASK) == tag ? head & ~TAG_MASK : 0;
         hak_store_relaxed(&slab->mail_next, (struct hak_slab *)first);
     } while (!hak_cas_weak(&owner->mail, &head, (uintptr_t)slab | tag));
 }
@@ -162,7 +168,7 @@ void hak_mail_take(struct hak_heap *heap) {
     hak_store_relaxed(&heap->unread, 0);
     uintptr_t head = hak_exchange(&heap->mail, 0);
     if ((head & TAG_MASK) != tag_now()) return; /* the parent's */
-    struct hak_slab *slab = (struct hak_slab *)(head & ~(uintptr_t)TAG_MASK);
+    struct hak_slab *slab = (struct hak_slab *)(head & ~TAG_MASK);
     while (slab) {
         struct hak_slab *next = hak_load_relaxed(&slab->mail_next); /* before mailed: then it may be pushed again */
         HAK_COUNT(&heap->counters, mail_taken, 1);

@@ -208,8 +208,128 @@ static void fork_handlers_allocate(void)
     children_run(by_fork, 15, "fork with handlers");
 }
 
+/* What the parent's threads hold is the child's, whoever forked: it is freed there and used again. */
+enum { INHERITED = 40000, INHERITED_BYTES = 1000 };
+static void *inherited[INHERITED];
+
+static void *fork_without_a_heap(void *said)
+{
+    pid_t child = (pid_t)syscall(SYS_gettid) ? fork() : -1; /* nothing is allocated in this thread */
+    if (child == 0) {
+        long before = resident_kib();
+        for (int round = 0; round < 3; round++) {
+            size_t bytes = INHERITED_BYTES + (size_t)round * 700;
+            for (int i = 0; i < INHERITED; i++)
+                free(inherited[i]);
+            for (int i = 0; i < INHERITED; i++)
+                memset(inherited[i] = malloc(bytes), 1, bytes);
+        }
+        long grown = resident_kib() - before, needed = (long)INHERITED * (2400 - INHERITED_BYTES) / 1024;
+        EXPECT_SAY(!resident_is_known() || grown < needed + needed / 5, "%ld KiB more resident, of %ld", grown, needed);
+        _exit(expect_failure_count != 0);
+    }
+    *(int *)said = child < 0 ? -1 : child_wait(child, 60);
+    return NULL;
+}
+
+static void a_thread_without_a_heap_forks(void)
+{
+    pthread_t thread;
+    int status = -1;
+    for (int i = 0; i < INHERITED; i++)
+        memset(inherited[i] = malloc(INHERITED_BYTES), 1, INHERITED_BYTES);
+    REQUIRE(pthread_create(&thread, NULL, fork_without_a_heap, &status) == 0);
+    pthread_join(thread, NULL);
+    EXPECT_SAY(status == 0, "status %#x", (unsigned)status);
+    for (int i = 0; i < INHERITED; i++)
+        free(inherited[i]);
+}
+
+/* Blocks above 1 KiB that vanished threads had kept are free, but nobody's: they count no more. */
+static volatile int keepers_ready;
+static void *keep_some(void *argument)
+{
+    void *kept[8];
+    for (size_t size = 1100; size < 32000; size += 300) {
+        for (int i = 0; i < 8; i++)
+            kept[i] = malloc(size);
+        for (int i = 0; i < 8; i++)
+            free(kept[i]);
+    }
+    __atomic_add_fetch(&keepers_ready, 1, __ATOMIC_SEQ_CST);
+    pause();
+    return argument;
+}
+
+static void *allocate_and_wait(void *blocks)
+{
+    for (int i = 0; i < 1400; i++)
+        ((void **)blocks)[i] = malloc(64);
+    keepers_ready = 1;
+    pause();
+    return NULL;
+}
+
+static void no_free_memory_is_counted_twice_in_a_child(void)
+{
+    enum { KEEPERS = 8 };
+    pid_t parent = fork();
+    if (parent == 0) {
+        pthread_t thread;
+        for (int i = 0; i < KEEPERS; i++)
+            REQUIRE(pthread_create(&thread, NULL, keep_some, NULL) == 0);
+        while (keepers_ready < KEEPERS)
+            usleep(1000);
+        pid_t child = fork();
+        if (child == 0) {
+            for (int i = 0; i < 3000; i++)
+                memset(malloc(1000), 1, 1000);
+            malloc_trim(0);
+            size_t counted = mallinfo2().fordblks;
+            EXPECT_SAY(counted < 2u << 20, "%zu bytes are called free", counted);
+            _exit(expect_failure_count != 0);
+        }
+        int status = child_wait(child, 60);
+        _exit(status != 0);
+    }
+    EXPECT(child_wait(parent, 90) == 0);
+}
+
+/* Mail that nobody had read was valid again 64 generations later, and the child ran for ever. */
+static void mail_of_an_early_ancestor_is_void(void)
+{
+    enum { DEPTH = 64, COUNT = 700 };
+    pid_t first = fork();
+    if (first == 0) {
+        pthread_t thread;
+        keepers_ready = 0;
+        static void *of_other[2 * COUNT];
+        REQUIRE(pthread_create(&thread, NULL, allocate_and_wait, of_other) == 0);
+        while (!keepers_ready)
+            usleep(1000);
+        for (int i = 0; i < 10; i++)
+            free(of_other[i]);
+        malloc_trim(0); /* posts it; the owner sleeps */
+        for (int depth = 0; depth < DEPTH; depth++) {
+            pid_t child = fork();
+            if (child != 0)
+                _exit(child_wait(child, 60) != 0);
+        }
+        for (int i = 100; i < 100 + COUNT; i++)
+            free(of_other[i]);
+        alarm(30);
+        for (int i = 0; i < 20000; i++)
+            memset(malloc(48 + (size_t)i % 512), 1, 48);
+        _exit(0);
+    }
+    EXPECT(child_wait(first, 90) == 0);
+}
+
 int main(void)
 {
+    RUN(a_thread_without_a_heap_forks); /* first: the main thread has blocks of its own alone */
+    RUN(no_free_memory_is_counted_twice_in_a_child);
+    RUN(mail_of_an_early_ancestor_is_void);
     RUN(children_by_fork);
     RUN(children_by_clone);
 #if __GLIBC_PREREQ(2, 34)
