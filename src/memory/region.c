@@ -53,14 +53,15 @@ static uint8_t state_after(int result, size_t count) {
     return result == 0 ? HAK_PART_READY : result == -EEXIST && count == 1 ? HAK_PART_FOREIGN : HAK_PART_NONE;
 }
 
+/* EBUSY: another thread has taken a part. The kernel says EAGAIN where too much would be locked. */
 static enum hak_ready ready_after(int result) {
-    return result == 0 ? HAK_READY : result == -EEXIST || result == -EAGAIN ? HAK_READY_ELSEWHERE : HAK_READY_REFUSED;
+    return result == 0 ? HAK_READY : result == -EEXIST || result == -EBUSY ? HAK_READY_ELSEWHERE : HAK_READY_REFUSED;
 }
 
 static enum hak_ready units_map(size_t unit, size_t count) {
     size_t taken = 0;
     while (taken < count && take_state(&units[unit + taken])) taken++;
-    int result = -EAGAIN;
+    int result = -EBUSY;
     if (taken == count) {
         void *meta = (void *)hak_unit_meta(unit);
         result = hak_os_map_at(meta, count * hak_region.unit_meta_bytes);
@@ -74,7 +75,7 @@ static enum hak_ready units_map(size_t unit, size_t count) {
 static enum hak_ready data_map(size_t chunk, size_t count) {
     size_t taken = 0;
     while (taken < count && take_state(&hak_chunk_at(chunk + taken)->data_state)) taken++;
-    int result = -EAGAIN;
+    int result = -EBUSY;
     if (taken == count) result = hak_os_map_at(hak_granule_address(chunk * HAK_CHUNK_GRANULES), count * HAK_CHUNK_BYTES);
     if (result == 0) hak_add(&hak_region.mapped_bytes, count * HAK_CHUNK_BYTES);
     for (size_t i = 0; i < taken; i++) hak_store_release(&hak_chunk_at(chunk + i)->data_state, state_after(result, count));

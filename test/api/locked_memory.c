@@ -8,6 +8,7 @@
 #include "expect.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 static void work_with_locked_memory(void)
 {
@@ -60,11 +61,41 @@ static void what_comes_is_locked(void) { lock_then_work(MCL_FUTURE); }
 static void all_is_locked(void) { lock_then_work(MCL_CURRENT | MCL_FUTURE); }
 static void all_is_locked_on_touch(void) { lock_then_work(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT); }
 
+/* The kernel says EAGAIN where no more may be locked: a refusal, not another thread's turn. Processor time, by which a look at
+ * the whole window for each malloc shows. */
+static void the_limit_on_locked_memory_is_a_refusal(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit limit;
+        free(malloc(1));
+        getrlimit(RLIMIT_MEMLOCK, &limit);
+        if (limit.rlim_max > 64 << 20)
+            limit.rlim_max = 64 << 20;
+        limit.rlim_cur = limit.rlim_max;
+        if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || (getuid() == 0 && setresuid(65534, 65534, 65534) != 0) || mlockall(MCL_FUTURE) != 0)
+            _exit(EXPECT_SKIPPED);
+        int count = 0;
+        while (count < 200 && malloc(1 << 20))
+            count++;
+        EXPECT_SAY(count < 200, "%d MiB were given", count);
+        clock_t begin = clock();
+        for (int i = 0; i < 20; i++)
+            EXPECT(malloc(1 << 20) == NULL && errno == ENOMEM);
+        double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+        EXPECT_SAY(seconds < 1, "20 refusals took %g s", seconds);
+        _exit(expect_failure_count != 0);
+    }
+    int status = child_wait(child, 60);
+    EXPECT_SAY(status == 0 || WEXITSTATUS(status) == EXPECT_SKIPPED, "status %#x", (unsigned)status);
+}
+
 int main(void)
 {
     RUN(what_is_there_is_locked);
     RUN(what_comes_is_locked);
     RUN(all_is_locked);
     RUN(all_is_locked_on_touch);
+    RUN(the_limit_on_locked_memory_is_a_refusal);
     return EXPECT_RESULT();
 }
