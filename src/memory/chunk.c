@@ -21,8 +21,13 @@ static unsigned hint_for(size_t count) {
     return count <= 4 ? (unsigned)count - 1 : count <= 8 ? 4 : count <= 16 ? 5 : count <= 32 ? 6 : 7;
 }
 
+/* Only for those that fit: else each block given back would send the next larger one through the whole heap again. Who reads
+ * `used` while another holds a part of it for a moment leaves the hint to him, who gives that back. */
 void hak_span_hint(size_t chunk) {
+    static const unsigned char least[HINTS] = { 1, 2, 3, 4, 5, 9, 17, 33 };
+    uint64_t room = ~hak_load_relaxed(&hak_chunk_at(chunk)->used);
     for (unsigned k = 0; k < HINTS; k++) {
+        if (!hak_word_runs(room, least[k])) return; /* nor a longer one */
         uint32_t seen = hak_load_relaxed(&hint[k]);
         while (seen > chunk && !hak_cas_weak(&hint[k], &seen, (uint32_t)chunk)) {
         }
@@ -207,7 +212,7 @@ bool hak_span_is_blank(size_t granule, size_t count) {
 }
 
 void hak_span_give(size_t granule, size_t count, enum hak_span_state state) {
-    size_t lowest = granule / HAK_CHUNK_GRANULES;
+    size_t lowest = granule / HAK_CHUNK_GRANULES, highest = (granule + count - 1) / HAK_CHUNK_GRANULES;
     while (count > 0) {
         struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
         unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
@@ -231,6 +236,7 @@ void hak_span_give(size_t granule, size_t count, enum hak_span_state state) {
         count -= part;
     }
     hak_span_hint(lowest);
+    if (highest > lowest) hak_span_hint(lowest + 1); /* all free, or the last; the first may have less room */
 }
 
 bool hak_span_extend(size_t granule, size_t count, size_t more) {

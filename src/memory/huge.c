@@ -104,6 +104,7 @@ uint64_t hak_huge_grow(size_t number, uint64_t mask) {
             }
         }
         hak_and(&chunk->used, ~rest);
+        hak_span_hint(number);
     }
     return resident;
 }
