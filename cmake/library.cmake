@@ -81,9 +81,12 @@ if(HAKMEM_SHARED AND NOT HAKMEM_SANITIZE)
     target_link_options(hakmem PRIVATE
         -Wl,--version-script=${map} -Wl,-T,${order} -Wl,-Bsymbolic-functions -Wl,-z,nodelete -Wl,--hash-style=gnu
         -Wl,-z,relro -Wl,-z,now -Wl,-z,noseparate-code -Wl,-z,max-page-size=65536 -Wl,-O1 -Wl,--no-undefined -Wl,--as-needed)
-    # ... but for those of which a program may have its own, which the others then call (src/front/operators.cc, realloc.c)
-    foreach(replaceable realloc _Znwm _Znam _ZnwmSt11align_val_t _ZnamSt11align_val_t _ZdlPv _ZdaPv _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t)
-        target_link_options(hakmem PRIVATE -Wl,--export-dynamic-symbol=${replaceable})
+    # ... but for those of which a program may have its own, which the others then call (src/front/operators.cc, realloc.c). Such a list
+    # is all that stays unbound: so the variables are in it, too, of which a program's references may make copies.
+    foreach(unbound realloc _Znwm _Znam _ZnwmSt11align_val_t _ZnamSt11align_val_t _ZdlPv _ZdaPv _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t
+            hakmem_published hak_learn_shown __malloc_hook __realloc_hook __free_hook __memalign_hook __malloc_initialize_hook
+            __after_morecore_hook)
+        target_link_options(hakmem PRIVATE -Wl,--export-dynamic-symbol=${unbound})
     endforeach()
     target_link_libraries(hakmem PRIVATE Threads::Threads)
     add_library(hakmem::hakmem ALIAS hakmem)

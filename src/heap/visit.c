@@ -155,9 +155,11 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
     /* its pages are resident, and the class has filled a slab before: no first touch to save up */
     if (slab->returned == 0 && shelf->handed > hak_slab_class(slab)->capacity) slab->frontier = UINT16_MAX;
     bool claimed;
-    void *block;
-    do block = take(heap, hak_slab_row(slab), &claimed);
-    while (HAK_UNLIKELY(claimed)); /* a sweep, at its one look */
+    void *block = take(heap, hak_slab_row(slab), &claimed);
+    for (unsigned turn = 0; HAK_UNLIKELY(claimed); turn++) { /* a sweep, at its one look; it may wait for this processor */
+        hak_os_yield(turn);
+        block = take(heap, hak_slab_row(slab), &claimed);
+    }
     return block;
 }
 
