@@ -74,9 +74,16 @@ fn a_process_that_does_not_allocate_is_not_waited_for() {
     let file = folder.join("a.hakprof");
     let arguments = ["record", "-p", &process.pid(), "--seconds", "1", "-o", text(&file)];
     let (code, _, stderr) = output(&mut hakmem(&arguments));
-    // The request to start waits there still, so that to stop cannot be made; that is said, and no profile hidden.
     assert!(stderr.contains("has not allocated for a second"), "{stderr}");
-    assert!(code == Some(0) || stderr.contains("has not allocated since"), "{stderr}");
+    assert!(stderr.contains("0 samples from sleep") && stderr.contains("no sample: "), "{stderr}");
+    assert_eq!(code, Some(0), "{stderr}");
+    let (_, leaks, _) = output(&mut hakmem(&["leaks", text(&file)]));
+    assert!(leaks.starts_with("\n1.") || leaks.starts_with("\n2."), "of its own seconds: {leaks}");
+    // When it allocates again, no request waits for it.
+    unsafe { libc::kill(process.0.id().cast_signed(), libc::SIGUSR1) };
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let (_, metrics, _) = output(&mut hakmem(&["metrics", "-p", &process.pid()]));
+    assert!(metrics.contains("\nhakmem_recording 0\n"), "{metrics}");
     assert!(process.is_alive());
     fs::remove_dir_all(&folder).unwrap();
 }

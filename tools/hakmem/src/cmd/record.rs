@@ -82,7 +82,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
         let _ = signal_hook::flag::register(signal, ended.clone());
     }
-    if !was_on && attached.start(arguments.rate.unwrap_or(RATE_DEFAULT))? == Taken::NotYet {
+    let (start_ns, start_realtime_ns) = (subject::now_ns(), subject::realtime_ns());
+    let rate = arguments.rate.unwrap_or(RATE_DEFAULT);
+    if !was_on && attached.start(rate)? == Taken::NotYet {
         text::line_to_stderr(&format!(
             "hakmem: process {pid} has not allocated for a second; it records when it does"
         ));
@@ -90,7 +92,12 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let watched = watch(&attached, Duration::from_secs(arguments.seconds), &ended);
     // Also after a failure: what we began ends with us.
     let stopped = if was_on { Ok(Taken::Yes) } else { attached.stop() };
-    let (mut moment, ticks) = watched?;
+    let (mut moment, mut ticks) = watched?;
+    if !was_on && moment.tables.published.is_on == 0 && moment.tables.published.start_ns < start_ns {
+        moment.tables.empty(start_ns, start_realtime_ns);
+        moment.tables.published.rate_bytes = rate;
+        ticks.clear();
+    }
     moment.subject.is_attached |= !was_on;
     written(&arguments.output, &moment.profile(&ticks))?;
     held_line(&attached.published().unwrap_or(moment.tables.published));

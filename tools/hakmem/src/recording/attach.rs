@@ -2,6 +2,7 @@
 //!
 //! Rule: we write nothing but the control struct, and a request only where none waits. A visit of the process takes
 //!       it; a process that does not allocate takes it when it next does, and we say so instead of waiting for ever.
+//!       Who no longer wants what he asked for takes it back.
 //! Rule: a recording that was on before we came stays on after us; one that we began ends with us, also when we panic.
 
 use super::locate;
@@ -17,6 +18,9 @@ pub struct Attached {
     pub address: u64,
 }
 
+/// How long a process may take for a request before we go on.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Whether the process took a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Taken {
@@ -25,8 +29,13 @@ pub enum Taken {
     NotYet,
 }
 
-/// Processes whose recording we began and did not end.
-static BEGUN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+/// A process whose recording we began and did not end.
+struct Begun {
+    pid: u32,
+    request: u32, // the number of our request, 0: not made yet
+}
+
+static BEGUN: Mutex<Vec<Begun>> = Mutex::new(Vec::new());
 
 /// From here on a panic ends what we began, before it ends us: release builds unwind nothing.
 pub fn end_with_panic() {
@@ -35,8 +44,8 @@ pub fn end_with_panic() {
         before(info);
         // Who panics while he holds it has written that he began, or not begun yet.
         let begun = BEGUN.try_lock().map(|mut begun| std::mem::take(&mut *begun)).unwrap_or_default();
-        for pid in begun {
-            let _ = Attached::open(pid).and_then(|attached| attached.request(Command::Stop, 0));
+        for begun in begun {
+            let _ = Attached::open(begun.pid).and_then(|attached| attached.begun_end(begun.request));
         }
     }));
 }
@@ -65,21 +74,35 @@ impl Attached {
 
     pub fn start(&self, rate_bytes: u64) -> Result<Taken, Failure> {
         if let Ok(mut begun) = BEGUN.lock() {
-            begun.push(self.process.pid);
+            begun.push(Begun { pid: self.process.pid, request: 0 });
         }
         self.request(Command::Start, rate_bytes)
     }
 
     pub fn stop(&self) -> Result<Taken, Failure> {
+        let mut request = 0;
         if let Ok(mut begun) = BEGUN.lock() {
-            begun.retain(|pid| *pid != self.process.pid);
+            let of_it = begun.iter().filter(|begun| begun.pid == self.process.pid);
+            request = of_it.map(|begun| begun.request).next_back().unwrap_or(0);
+            begun.retain(|begun| begun.pid != self.process.pid);
         }
-        self.request(Command::Stop, 0)
+        self.begun_end(request)
+    }
+
+    /// Where our own request to start waits still, it is taken back: nothing will begin.
+    fn begun_end(&self, started: u32) -> Result<Taken, Failure> {
+        let control = self.control()?;
+        if started == 0 || control.request != started || control.seen == started {
+            return self.request(Command::Stop, 0);
+        }
+        // Who takes it at this moment begins, finds one more request, as the numbers differ, and ends by it.
+        self.control_write(offset_of!(Control, command), &(Command::Stop as u32).to_le_bytes())?;
+        self.control_write(offset_of!(Control, request), &control.seen.to_le_bytes())?;
+        let taken = self.control_wait(PATIENCE, |control| control.request == control.seen)?;
+        Ok(taken.map_or(Taken::NotYet, |_| Taken::Yes))
     }
 
     fn request(&self, command: Command, rate_bytes: u64) -> Result<Taken, Failure> {
-        const PATIENCE: Duration = Duration::from_secs(1);
-        let at = self.address + offset_of!(Published, control) as u64;
         // Another's request goes first.
         let before = self.control_wait(PATIENCE, |control| control.request == control.seen)?;
         let Some(before) = before else {
@@ -87,17 +110,18 @@ impl Attached {
                 self.failure("a request of another command waits there; the process has not allocated since")
             );
         };
-        let write = |offset: usize, bytes: &[u8]| {
-            self.process.write(at + offset as u64, bytes).map_err(|error| self.process.refusal(&error))
-        };
-        write(offset_of!(Control, command), &(command as u32).to_le_bytes())?;
-        write(offset_of!(Control, rate_bytes), &rate_bytes.to_le_bytes())?;
+        self.control_write(offset_of!(Control, command), &(command as u32).to_le_bytes())?;
+        self.control_write(offset_of!(Control, rate_bytes), &rate_bytes.to_le_bytes())?;
         let number = match before.request.wrapping_add(1) {
             0 => 1,
             number => number,
         };
+        if let (Command::Start, Ok(mut begun)) = (command, BEGUN.lock()) {
+            let of_it = begun.iter_mut().filter(|begun| begun.pid == self.process.pid);
+            of_it.for_each(|begun| begun.request = number);
+        }
         // The call is a system call: what was written before it is there before it.
-        write(offset_of!(Control, request), &number.to_le_bytes())?;
+        self.control_write(offset_of!(Control, request), &number.to_le_bytes())?;
         match self.control_wait(PATIENCE, |control| control.seen == number)? {
             Some(control) if control.result < 0 => {
                 let error = std::io::Error::from_raw_os_error(-control.result);
@@ -108,17 +132,26 @@ impl Attached {
         }
     }
 
+    fn control(&self) -> Result<Control, Failure> {
+        let mut bytes = [0; size_of::<Control>()];
+        let at = self.address + offset_of!(Published, control) as u64;
+        self.process.read(at, &mut bytes).map_err(|error| self.process.refusal(&error))?;
+        Ok(<Control as raw::Plain>::from_bytes(&bytes))
+    }
+
+    fn control_write(&self, offset: usize, bytes: &[u8]) -> Result<(), Failure> {
+        let at = self.address + (offset_of!(Published, control) + offset) as u64;
+        self.process.write(at, bytes).map_err(|error| self.process.refusal(&error))
+    }
+
     fn control_wait(
         &self,
         patience: Duration,
         done: impl Fn(&Control) -> bool,
     ) -> Result<Option<Control>, Failure> {
-        let at = self.address + offset_of!(Published, control) as u64;
         let until = Instant::now() + patience;
         loop {
-            let mut bytes = [0; size_of::<Control>()];
-            self.process.read(at, &mut bytes).map_err(|error| self.process.refusal(&error))?;
-            let control = <Control as raw::Plain>::from_bytes(&bytes);
+            let control = self.control()?;
             if done(&control) {
                 return Ok(Some(control));
             }

@@ -283,6 +283,21 @@ impl Tables {
     }
 }
 
+impl Tables {
+    /// As of a recording that was to begin at `start_ns` and did not: what the tables hold is of an earlier one.
+    pub fn empty(&mut self, start_ns: u64, start_realtime_ns: u64) {
+        self.stacks.clear();
+        self.frames.clear();
+        self.live.clear();
+        self.threads.clear();
+        self.timeline.clear();
+        self.torn_count = 0;
+        let published = &mut self.published;
+        (published.start_ns, published.start_realtime_ns) = (start_ns, start_realtime_ns);
+        (published.samples, published.lost_live, published.lost_stacks) = (0, 0, 0);
+    }
+}
+
 /// The live samples alone: what a timeline by site needs at each tick.
 pub fn live_read(memory: &dyn Memory, published: &Published, torn: &mut u64) -> Result<Vec<LiveRow>, String> {
     let mut live = rows_with_sequence(memory, &published.live, |row: &LiveRow| row.sequence, torn)?;

@@ -164,11 +164,25 @@ impl Looker {
         })
     }
 
-    /// What we began ends with us.
-    pub fn end(&mut self) {
+    /// What we began ends with us; of what may not have ended, a line each.
+    pub fn end(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
         for pid in self.begun.drain(..) {
-            let _ = Attached::open(pid).and_then(|attached| attached.stop());
+            let stopped = Attached::open(pid).and_then(|attached| attached.stop());
+            if stat_of(pid).is_none() {
+                continue; // the process has ended, and its recording with it
+            }
+            match stopped {
+                Ok(Taken::Yes) => {}
+                Ok(Taken::NotYet) => {
+                    lines.push(format!("the recording of process {pid} ends when it next allocates"));
+                }
+                Err(failure) => {
+                    lines.push(format!("the recording of process {pid} may go on: {}", failure.line));
+                }
+            }
         }
+        lines
     }
 }
 
@@ -483,6 +497,10 @@ mod tests {
         let mut looker = Looker::default();
         assert!(looker.look(Some(std::process::id()), None).is_empty());
         assert!(looker.record(std::process::id(), true).is_err());
-        looker.end();
+        looker.begun.push(std::process::id());
+        let lines = looker.end();
+        assert!(lines.len() == 1 && lines[0].contains("may go on: "), "{lines:?}");
+        looker.begun.push(u32::MAX >> 1); // it has ended
+        assert!(looker.end().is_empty());
     }
 }

@@ -3,6 +3,7 @@
 //! Owns: the Looker. The screen sends it what is wanted; it sends what it saw.
 
 use super::look::{Looker, Seen};
+use crate::text;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -81,5 +82,6 @@ fn watch(only: Option<u32>, mut interval: Duration, wanted: &Receiver<Want>, tel
             Ok(Want::End) | Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    looker.end();
+    // The screen is given back by now.
+    looker.end().iter().for_each(|line| text::line_to_stderr(&format!("hakmem: {line}")));
 }

@@ -1,5 +1,6 @@
 //! A stand-in for the library that publishes what a recording would: two call sites, one that grows and one that
-//! pins, in the structs of src/watch/published.h. It takes requests as visits do; STAND_IN_DEAF keeps it from it.
+//! pins, in the structs of src/watch/published.h. It takes requests as visits do; STAND_IN_DEAF keeps it from it until
+//! SIGUSR1.
 
 use super::{compile, folder};
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ const SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include "watch/published.h"
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -53,9 +55,12 @@ static void start(void) {
             .resident_bytes = 10u << 20, .live_bytes = (uint64_t)i << 20, .alloc_bytes = (uint64_t)i << 22, .heap_count = 1};
     p->is_on = 1;
 }
+static volatile sig_atomic_t is_deaf;
+static void wake(int number) { (void)number; is_deaf = 0; }
 static void *serve(void *unused) {
     struct hak_control *c = &hakmem_published.control;
     (void)unused;
+    while (is_deaf) usleep(1000);
     for (;; usleep(1000)) {
         uint32_t request = __atomic_load_n(&c->request, __ATOMIC_ACQUIRE);
         if (request == c->seen) { stacks[1].sequence += 2; continue; }
@@ -94,7 +99,8 @@ __attribute__((constructor)) static void begin(void) {
     p->magic = HAK_PUBLISHED_MAGIC;
     if (getenv("STAND_IN_RECORDS")) start();
     pthread_t thread;
-    if (!getenv("STAND_IN_DEAF")) pthread_create(&thread, NULL, serve, NULL);
+    if (getenv("STAND_IN_DEAF")) is_deaf = 1, signal(SIGUSR1, wake);
+    pthread_create(&thread, NULL, serve, NULL);
 }
 "#;
 
