@@ -48,6 +48,8 @@ fn a_running_process_is_recorded_and_left_as_it_was() {
     let again = folder.join("b.hakprof");
     let (code, _, stderr) = output(&mut hakmem(&["dump", "-p", &process.pid(), "-o", text(&again)]));
     assert_eq!(code, Some(0), "{stderr}");
+    // With what was seen last: 14 seconds after its beginning, which was 16 before ours.
+    assert!(stderr.contains("has ended; it went on for 14.000 s\n"), "{stderr}");
     let (_, same, _) = output(&mut hakmem(&["diff", text(&file), text(&again)]));
     assert!(same.contains("2 places") && !same.lines().any(|line| line.starts_with("* ")), "{same}");
     fs::remove_dir_all(&folder).unwrap();
@@ -61,9 +63,34 @@ fn a_recording_that_was_on_stays_on() {
     let arguments = ["record", "-p", &process.pid(), "--seconds", "1", "--rate", "64K", "-o", text(&file)];
     let (code, _, stderr) = output(&mut hakmem(&arguments));
     assert_eq!(code, Some(0), "{stderr}");
-    assert!(stderr.contains("records already, and goes on afterwards; --rate 65536 is not used"), "{stderr}");
+    assert!(
+        stderr.contains("records already; that recording does not end here; --rate 65536 is not used"),
+        "{stderr}"
+    );
     let (_, metrics, _) = output(&mut hakmem(&["metrics", "-p", &process.pid()]));
     assert!(metrics.contains("\nhakmem_recording 1\n"), "{metrics}");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_recording_that_another_ends_ends_here_too() {
+    let folder = folder("joined");
+    let process = Sleeper::with(Some(publishing()), &[]);
+    let (first, second) = (folder.join("a.hakprof"), folder.join("b.hakprof"));
+    let record = |seconds: &str, file: &Path| {
+        let pid = process.pid();
+        let arguments = ["record", "-p", &pid, "--seconds", seconds, "-o", text(file)];
+        hakmem(&arguments).stderr(std::process::Stdio::piped()).spawn().unwrap()
+    };
+    let one = record("3", &first);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let start = std::time::Instant::now();
+    let two = record("60", &second).wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&two.stderr).into_owned();
+    assert!(start.elapsed().as_secs() < 30, "it ends with the first");
+    assert_eq!(two.status.code(), Some(0), "{stderr}");
+    assert!(stderr.contains("was ended by another; the profile is of its time until then"), "{stderr}");
+    assert!(one.wait_with_output().unwrap().status.success() && second.is_file());
     fs::remove_dir_all(&folder).unwrap();
 }
 

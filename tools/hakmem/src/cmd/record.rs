@@ -5,7 +5,7 @@
 
 use crate::profile::file;
 use crate::profile::model::Profile;
-use crate::recording::attach::{Attached, Taken};
+use crate::recording::attach::{Attached, State, Taken};
 use crate::recording::convert::{self, Subject, Tick};
 use crate::recording::pages::{Census, Residence};
 use crate::recording::raw::{Published, Tables};
@@ -69,13 +69,15 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let attached = Attached::open(arguments.pid)?;
     // Before ten seconds go by for nothing.
     writable_check(&arguments.output)?;
-    let was_on = attached.published()?.is_on != 0;
+    let was_on = attached.state() == State::On;
     let pid = arguments.pid;
     if was_on {
         let rate = attached.published()?.rate_bytes;
         let wanted = arguments.rate.filter(|wanted| *wanted != rate);
         let kept = wanted.map_or(String::new(), |wanted| format!("; --rate {wanted} is not used"));
-        text::line_to_stderr(&format!("hakmem: process {pid} records already, and goes on afterwards{kept}"));
+        text::line_to_stderr(&format!(
+            "hakmem: process {pid} records already; that recording does not end here{kept}"
+        ));
     }
     // Before we begin: whatever signal comes, what we began ends.
     let ended = Arc::new(AtomicBool::new(false));
@@ -89,10 +91,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             "hakmem: process {pid} has not allocated for a second; it records when it does"
         ));
     }
-    let watched = watch(&attached, Duration::from_secs(arguments.seconds), &ended);
+    let watched = watch(&attached, Duration::from_secs(arguments.seconds), &ended, was_on);
     // Also after a failure: what we began ends with us.
-    let stopped = if was_on { Ok(Taken::Yes) } else { attached.stop() };
-    let (mut moment, mut ticks) = watched?;
+    let is_ours = !was_on && watched.as_ref().map_or(true, |watched| watched.last == State::On);
+    let stopped = if is_ours { attached.stop() } else { Ok(Taken::Yes) };
+    let Watched { mut moment, mut ticks, last } = watched?;
     if !was_on && moment.tables.published.is_on == 0 && moment.tables.published.start_ns < start_ns {
         moment.tables.empty(start_ns, start_realtime_ns);
         moment.tables.published.rate_bytes = rate;
@@ -101,13 +104,15 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     moment.subject.is_attached |= !was_on;
     written(&arguments.output, &moment.profile(&ticks))?;
     held_line(&attached.published().unwrap_or(moment.tables.published));
-    if !attached.process.is_alive() {
-        text::line_to_stderr(&format!(
+    match (attached.state(), last) {
+        (State::Ended, _) => text::line_to_stderr(&format!(
             "hakmem: process {pid} ended; the profile is of a moment shortly before"
-        ));
-        return Ok(0);
+        )),
+        (_, State::Off) => text::line_to_stderr(&format!(
+            "hakmem: the recording of process {pid} was ended by another; the profile is of its time until then"
+        )),
+        _ => drop(stopped?),
     }
-    stopped?;
     Ok(0)
 }
 
@@ -125,7 +130,14 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
         )));
     }
     let taken = Moment::of(&attached, "dump")?;
-    written(&arguments.output, &taken.profile(&[]))?;
+    let profile = taken.profile(&[]);
+    written(&arguments.output, &profile)?;
+    if taken.tables.published.is_on == 0 {
+        let time = text::seconds(Duration::from_millis(profile.recording.duration_ms));
+        text::line_to_stderr(&format!(
+            "hakmem: the recording of process {pid} has ended; it went on for {time}"
+        ));
+    }
     Ok(0)
 }
 
@@ -150,17 +162,31 @@ impl Moment {
     }
 }
 
-/// Looks at the live samples now and then until the time is over, the process has ended, or we are told to end; then
-/// at everything. Of a process that ends meanwhile, what was last seen of it is what there is.
-fn watch(attached: &Attached, time: Duration, ended: &AtomicBool) -> Result<(Moment, Vec<Tick>), Failure> {
+/// What was seen of a process, and how it stood in the end: On where we had seen enough.
+struct Watched {
+    moment: Moment,
+    ticks: Vec<Tick>,
+    last: State,
+}
+
+/// Looks at the live samples now and then until the time is over, the recording or the process has ended, or we are
+/// told to end; then at everything. Of a process that ends meanwhile, what was last seen of it is what there is.
+fn watch(attached: &Attached, time: Duration, ended: &AtomicBool, was_on: bool) -> Result<Watched, Failure> {
     const TICKS_MAX: u32 = 60;
     const LOOK: Duration = Duration::from_millis(20);
     const WHOLE: Duration = Duration::from_secs(5);
     let start = Instant::now();
     let step = (time / TICKS_MAX).max(Duration::from_millis(250));
     let (mut next, mut next_whole) = (start, start + WHOLE.min(time / 4));
-    let (mut ticks, mut last) = (Vec::new(), None);
-    while start.elapsed() < time && !ended.load(Relaxed) && attached.process.is_alive() {
+    let (mut ticks, mut before) = (Vec::new(), None);
+    let (mut last, mut was_on) = (State::On, was_on);
+    while start.elapsed() < time && !ended.load(Relaxed) {
+        let state = attached.state();
+        was_on |= state == State::On;
+        if state == State::Ended || (state == State::Off && was_on) {
+            last = state;
+            break;
+        }
         if Instant::now() >= next {
             next += step;
             if let Ok(live) = attached.live() {
@@ -169,12 +195,12 @@ fn watch(attached: &Attached, time: Duration, ended: &AtomicBool) -> Result<(Mom
         }
         if Instant::now() >= next_whole {
             next_whole += WHOLE;
-            last = Moment::of(attached, "record").ok().or(last);
+            before = Moment::of(attached, "record").ok().or(before);
         }
         std::thread::sleep(LOOK.min(time.saturating_sub(start.elapsed())));
     }
-    let moment = Moment::of(attached, "record").or_else(|failure| last.ok_or(failure))?;
-    Ok((moment, ticks))
+    let moment = Moment::of(attached, "record").or_else(|failure| before.ok_or(failure))?;
+    Ok(Watched { moment, ticks, last })
 }
 
 /// What the process paid, as its library counted it: until the end of the recording, if that was ours.

@@ -29,6 +29,14 @@ pub enum Taken {
     NotYet,
 }
 
+/// What has become of a recording.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum State {
+    On,
+    Off,
+    Ended,
+}
+
 /// A process whose recording we began and did not end.
 struct Begun {
     pid: u32,
@@ -61,6 +69,14 @@ impl Attached {
 
     pub fn published(&self) -> Result<Published, Failure> {
         raw::published(&self.process, self.address).map_err(|reason| self.failure(&reason))
+    }
+
+    pub fn state(&self) -> State {
+        match self.published() {
+            _ if !self.process.is_alive() => State::Ended,
+            Ok(published) if published.is_on == 0 => State::Off,
+            _ => State::On, // also where it may not be read for once
+        }
     }
 
     pub fn tables(&self) -> Result<Tables, Failure> {

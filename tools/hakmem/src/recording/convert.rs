@@ -92,7 +92,7 @@ struct Live {
 pub fn profile(tables: &Tables, subject: &Subject, census: &Census, ticks: &[Tick]) -> Profile {
     let published = &tables.published;
     let start_ns = published.start_ns;
-    let duration_ns = subject.now_ns.saturating_sub(start_ns).max(1);
+    let duration_ns = tables.end_ns(subject.now_ns).saturating_sub(start_ns).max(1);
     let old_us = OLD_US.min(duration_ns / 4000);
     let (classes, class_of) = classes(tables, census);
     let age_of = |row: &LiveRow| subject.now_ns.saturating_sub(row.birth_ns) / 1000;

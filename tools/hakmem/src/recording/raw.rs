@@ -284,7 +284,18 @@ impl Tables {
 }
 
 impl Tables {
-    /// As of a recording that was to begin at `start_ns` and did not: what the tables hold is of an earlier one.
+    /// CLOCK_MONOTONIC when what was recorded ends: now, or, after its end, with the last that was seen.
+    pub fn end_ns(&self, now_ns: u64) -> u64 {
+        if self.published.is_on != 0 {
+            return now_ns;
+        }
+        let stacks = self.stacks.iter().map(|row| row.last_ns);
+        let threads = self.threads.iter().map(|row| row.last_ns);
+        let times = self.timeline.iter().map(|row| row.time_ns);
+        stacks.chain(threads).chain(times).max().unwrap_or(now_ns).min(now_ns)
+    }
+
+    /// As of a recording that began at `start_ns` and saw nothing: what the tables hold is of an earlier one.
     pub fn empty(&mut self, start_ns: u64, start_realtime_ns: u64) {
         self.stacks.clear();
         self.frames.clear();
@@ -293,6 +304,7 @@ impl Tables {
         self.timeline.clear();
         self.torn_count = 0;
         let published = &mut self.published;
+        published.is_on = 1;
         (published.start_ns, published.start_realtime_ns) = (start_ns, start_realtime_ns);
         (published.samples, published.lost_live, published.lost_stacks) = (0, 0, 0);
     }
