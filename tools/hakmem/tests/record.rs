@@ -122,7 +122,7 @@ fn a_process_that_ends_meanwhile_leaves_its_last_moment() {
     let file = folder.join("a.hakprof");
     let arguments = ["record", "-p", &process.pid(), "--seconds", "20", "-o", text(&file)];
     let child = hakmem(&arguments).stderr(std::process::Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(std::time::Duration::from_secs(7));
+    std::thread::sleep(std::time::Duration::from_secs(1));
     process.0.kill().unwrap();
     process.0.wait().unwrap();
     let output = child.wait_with_output().unwrap();
@@ -130,6 +130,34 @@ fn a_process_that_ends_meanwhile_leaves_its_last_moment() {
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     assert!(stderr.contains("ended; the profile is of a moment shortly before"), "{stderr}");
     assert!(file.is_file());
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_process_that_becomes_another_program_leaves_its_last_moment() {
+    let folder = folder("execs");
+    let file = folder.join("a.hakprof");
+    let library = publishing();
+    let script = "read line; exec env -u LD_PRELOAD sleep 30";
+    let mut process = Command::new("sh");
+    process.args(["-c", script]).env("LD_PRELOAD", library).stdin(std::process::Stdio::piped());
+    let mut process = Sleeper(process.spawn().unwrap());
+    let pid = process.pid();
+    let is_up = || output(&mut hakmem(&["metrics", "-p", &pid])).0 == Some(0);
+    assert!((0..500).any(|_| is_up() || {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        false
+    }));
+    let arguments = ["record", "-p", &pid, "--seconds", "20", "-o", text(&file)];
+    let child = hakmem(&arguments).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    process.0.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    let start = std::time::Instant::now();
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stderr.contains("became another program; the profile is of a moment shortly before"), "{stderr}");
+    assert!(start.elapsed().as_secs() < 10 && file.is_file() && process.is_alive());
     fs::remove_dir_all(&folder).unwrap();
 }
 

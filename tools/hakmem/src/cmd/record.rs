@@ -108,6 +108,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         (State::Ended, _) => text::line_to_stderr(&format!(
             "hakmem: process {pid} ended; the profile is of a moment shortly before"
         )),
+        (State::Gone, _) => text::line_to_stderr(&format!(
+            "hakmem: process {pid} became another program; the profile is of a moment shortly before"
+        )),
         (_, State::Off) => text::line_to_stderr(&format!(
             "hakmem: the recording of process {pid} was ended by another; the profile is of its time until then"
         )),
@@ -154,6 +157,8 @@ impl Moment {
         let subject = subject::of_process(&attached.process, &tables.published, reason)?;
         let residence = Residence::of_process(attached.process.pid);
         let census = Census::take(&attached.process, &tables.published, &tables.classes, &residence);
+        // What an exec came between is of two programs.
+        attached.published()?;
         Ok(Moment { tables, subject, census })
     }
 
@@ -170,20 +175,22 @@ struct Watched {
 }
 
 /// Looks at the live samples now and then until the time is over, the recording or the process has ended, or we are
-/// told to end; then at everything. Of a process that ends meanwhile, what was last seen of it is what there is.
+/// told to end; then at everything. Of a process that ends or execs meanwhile, what was last seen of it is what there is:
+/// the first whole look is at once.
 fn watch(attached: &Attached, time: Duration, ended: &AtomicBool, was_on: bool) -> Result<Watched, Failure> {
     const TICKS_MAX: u32 = 60;
     const LOOK: Duration = Duration::from_millis(20);
+    const EARLY: Duration = Duration::from_secs(1);
     const WHOLE: Duration = Duration::from_secs(5);
     let start = Instant::now();
     let step = (time / TICKS_MAX).max(Duration::from_millis(250));
-    let (mut next, mut next_whole) = (start, start + WHOLE.min(time / 4));
+    let (mut next, mut next_whole) = (start, start);
     let (mut ticks, mut before) = (Vec::new(), None);
     let (mut last, mut was_on) = (State::On, was_on);
     while start.elapsed() < time && !ended.load(Relaxed) {
         let state = attached.state();
         was_on |= state == State::On;
-        if state == State::Ended || (state == State::Off && was_on) {
+        if matches!(state, State::Ended | State::Gone) || (state == State::Off && was_on) {
             last = state;
             break;
         }
@@ -194,7 +201,7 @@ fn watch(attached: &Attached, time: Duration, ended: &AtomicBool, was_on: bool) 
             }
         }
         if Instant::now() >= next_whole {
-            next_whole += WHOLE;
+            next_whole += if before.is_none() { EARLY.min(time / 4) } else { WHOLE };
             before = Moment::of(attached, "record").ok().or(before);
         }
         std::thread::sleep(LOOK.min(time.saturating_sub(start.elapsed())));

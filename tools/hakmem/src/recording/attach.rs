@@ -34,6 +34,8 @@ pub enum Taken {
 pub enum State {
     On,
     Off,
+    /// The process became another program.
+    Gone,
     Ended,
 }
 
@@ -63,29 +65,39 @@ impl Attached {
         let process = Process::open(pid)?;
         let address = locate::published_address(&process)?;
         let attached = Attached { process, address };
-        attached.published()?;
+        raw::published(&attached.process, address).map_err(|reason| attached.failure(&reason))?;
         Ok(attached)
     }
 
     pub fn published(&self) -> Result<Published, Failure> {
-        raw::published(&self.process, self.address).map_err(|reason| self.failure(&reason))
+        raw::published(&self.process, self.address).map_err(|reason| self.lost(&reason))
     }
 
     pub fn state(&self) -> State {
         match self.published() {
             _ if !self.process.is_alive() => State::Ended,
             Ok(published) if published.is_on == 0 => State::Off,
+            Err(_) if self.is_gone() => State::Gone,
             _ => State::On, // also where it may not be read for once
         }
     }
 
+    /// After an exec there is another program's memory at our address, or none.
+    fn is_gone(&self) -> bool {
+        let mut magic = [0; 8];
+        match self.process.read(self.address, &mut magic) {
+            Ok(()) => u64::from_le_bytes(magic) != raw::MAGIC,
+            Err(error) => error.raw_os_error() == Some(libc::EFAULT),
+        }
+    }
+
     pub fn tables(&self) -> Result<Tables, Failure> {
-        Tables::read(&self.process, self.address).map_err(|reason| self.failure(&reason))
+        Tables::read(&self.process, self.address).map_err(|reason| self.lost(&reason))
     }
 
     pub fn live(&self) -> Result<Vec<LiveRow>, Failure> {
         let published = self.published()?;
-        raw::live_read(&self.process, &published, &mut 0).map_err(|reason| self.failure(&reason))
+        raw::live_read(&self.process, &published, &mut 0).map_err(|reason| self.lost(&reason))
     }
 
     pub fn start(&self, rate_bytes: u64) -> Result<Taken, Failure> {
@@ -107,6 +119,7 @@ impl Attached {
 
     /// Where our own request to start waits still, it is taken back: nothing will begin.
     fn begun_end(&self, started: u32) -> Result<Taken, Failure> {
+        self.published()?; // after an exec there is nothing of ours to be ended
         let control = self.control()?;
         if started == 0 || control.request != started || control.seen == started {
             return self.request(Command::Stop, 0);
@@ -175,6 +188,14 @@ impl Attached {
                 return Ok(None);
             }
             std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Why what could be read before cannot be read now.
+    fn lost(&self, reason: &str) -> Failure {
+        match self.process.is_alive() && self.is_gone() {
+            true => Failure::usage(format!("process {} became another program", self.process.pid)),
+            false => self.failure(reason),
         }
     }
 
