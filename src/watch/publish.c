@@ -1,4 +1,5 @@
-/* publish.c - what a reader from outside needs of the allocator itself: where slabs and their bits are, classes, counters.
+/* publish.c - what a reader from outside needs of the allocator itself: where slabs and their bits are, classes, counters,
+ * what large blocks hold.
  *
  * Owns:      the rows of classes and counters.
  * Threads:   the start, whoever has the tick, who writes a dump; they write the same numbers.
@@ -6,6 +7,7 @@
 #include "watch/sampler.h"
 
 #include "hakmem/hakmem.h"
+#include "memory/large.h"
 #include "os/os.h"
 #include "rules/counters.h"
 
@@ -46,6 +48,8 @@ HAK_EARLY void hak_publish_start(void) {
     published->counter_names = (struct hak_table){ (uintptr_t)hak_counter_rows, sizeof *hak_counter_rows, HAK_COUNTER_COUNT,
                                                    HAK_COUNTER_COUNT };
     published->counters = (struct hak_table){ (uintptr_t)counters.n, sizeof *counters.n, HAK_COUNTER_COUNT, HAK_COUNTER_COUNT };
+    published->large_bytes_address = (uintptr_t)&hak_large_live_bytes;
+    published->large_count_address = (uintptr_t)&hak_large_live_count;
     memcpy(published->library_version, HAKMEM_VERSION, sizeof HAKMEM_VERSION);
     published->version = HAK_PUBLISHED_VERSION;
     published->bytes = sizeof *published;

@@ -201,6 +201,8 @@ struct hak_published {
     uint64_t held_count, held_ns, held_max_ns;      /* how often a thread of the program did recording's work instead of its own, how
                                                        long in all and at most, by the clock: with what the system let it wait. Not
                                                        in it: frees of sampled blocks, some 0.1 us each */
+    uint64_t large_bytes_address, large_count_address; /* of an int64_t each: blocks above 32 KiB that live, at any time,
+                                                          with the freed ones that a thread keeps; below 0 for a moment */
 };
 
 extern struct hak_published hakmem_published;

@@ -206,9 +206,14 @@ fn page(tables: &Tables, census: &Census, pid: u32) -> String {
         "Samples that found no place in a table",
         published.lost_live + published.lost_stacks,
     );
-    page.counter("recording_held_ns", "Time that recording took from the program's threads, nanoseconds", published.held_ns);
+    page.counter(
+        "recording_held_ns",
+        "Time that recording took from the program's threads, nanoseconds",
+        published.held_ns,
+    );
     page.gauge("recording_held_max_ns", "The longest of it at once", published.held_max_ns);
-    if published.is_on != 0 {
+    let is_on = published.is_on != 0;
+    if is_on {
         page.counter("allocated_bytes", "Allocated while recording, estimated", published.alloc_bytes);
         page.counter("freed_bytes", "Of it, freed, estimated", published.free_bytes);
     }
@@ -219,9 +224,13 @@ fn page(tables: &Tables, census: &Census, pid: u32) -> String {
         published.guarded_freed,
     );
     page.counter("guard_found", "Misuses of guarded blocks that were found", published.guard_found);
-    if let Some(last) = tables.timeline.last() {
+    if is_on || published.large_bytes_address != 0 {
+        page.gauge("large_live_bytes", "Blocks above 32 KiB that the program holds", tables.large.bytes);
+        page.gauge("large_live_blocks", "How many they are", tables.large.count);
+    }
+    // The timeline ends with the recording: its last figures are not of now.
+    if let Some(last) = tables.timeline.last().filter(|_| is_on) {
         page.gauge("free_bytes", "Free and resident, as the allocator counts it", last.free_bytes);
-        page.gauge("large_live_bytes", "Blocks above 32 KiB that the program holds", last.large_bytes);
         page.counter("returned_bytes", "Given back to the kernel", last.returned_bytes);
         page.counter("retouched_bytes", "Of it, used again", last.retouched_bytes);
     }

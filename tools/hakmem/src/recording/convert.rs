@@ -262,7 +262,6 @@ fn over_time(stack: u32, ticks: &[Tick], start_ns: u64) -> Vec<LiveAt> {
 
 /// The classes that have slabs or samples, and the library's index of each; 0 there is large.
 fn classes(tables: &Tables, census: &Census) -> (Vec<Class>, HashMap<u32, u32>) {
-    let last = tables.timeline.last();
     let mut rows: Vec<(u32, Class)> = census
         .classes
         .iter()
@@ -282,11 +281,8 @@ fn classes(tables: &Tables, census: &Census) -> (Vec<Class>, HashMap<u32, u32>) 
             (index as u32, class)
         })
         .collect();
-    let large = Class {
-        live_count: last.map_or(0, |row| row.large_count),
-        resident_bytes: last.map_or(0, |row| row.large_bytes),
-        ..Class::default()
-    };
+    let large =
+        Class { live_count: tables.large.count, resident_bytes: tables.large.bytes, ..Class::default() };
     rows.push((0, large));
     let is_sampled = |index: u32| tables.live.iter().any(|row| row.class_index == index);
     rows.retain(|(index, class)| class.slab_count > 0 || class.live_count > 0 || is_sampled(*index));
@@ -351,8 +347,8 @@ fn totals(tables: &Tables, subject: &Subject, census: &Census, profile: &mut Pro
     profile.totals = Totals {
         resident_bytes: subject.resident_bytes,
         resident_peak_bytes: subject.resident_peak_bytes,
-        live_bytes: small + last.map_or(0, |row| row.large_bytes),
-        live_count: small_count + last.map_or(0, |row| row.large_count),
+        live_bytes: small + tables.large.bytes,
+        live_count: small_count + tables.large.count,
         free_bytes: last.map_or(0, |row| row.free_bytes),
         reserved_bytes: last.map_or(0, |row| row.used_bytes),
         returned_bytes: last.map_or(0, |row| row.returned_bytes),

@@ -202,6 +202,8 @@ plain!(Published {
     held_count: u64,
     held_ns: u64,
     held_max_ns: u64,
+    large_bytes_address: u64,
+    large_count_address: u64,
 });
 
 plain!(GuardEvent { time_ns: u64, tid: u32, frame_count: u32, name: [u8; 16], frame: [u64; 32] });
@@ -226,6 +228,13 @@ pub enum Command {
     Stop = 2,
 }
 
+/// Blocks above 32 KiB that live.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Large {
+    pub bytes: u64,
+    pub count: u64,
+}
+
 /// The tables, each row of one moment.
 pub struct Tables {
     pub published: Published,
@@ -236,6 +245,8 @@ pub struct Tables {
     pub timeline: Vec<TimeRow>,
     pub classes: Vec<ClassRow>,
     pub counters: Vec<(String, u64)>,
+    /// As they are; of a dump and of an older library as they were when the timeline ends.
+    pub large: Large,
     /// Rows that changed each time they were looked at.
     pub torn_count: u64,
 }
@@ -269,9 +280,12 @@ impl Tables {
         let live = live_read(memory, &published, &mut torn_count)?;
         let threads =
             rows_with_sequence(memory, &published.threads, |row: &ThreadRow| row.sequence, &mut torn_count)?;
+        let timeline = timeline_read(memory, address, &published)?;
+        let large = large_read(memory, &published).or_else(|| timeline.last().map(TimeRow::large));
         Ok(Tables {
             frames: rows(memory, &published.frames)?,
-            timeline: timeline_read(memory, address, &published)?,
+            large: large.unwrap_or_default(),
+            timeline,
             classes: rows(memory, &published.classes)?,
             counters: counters_read(memory, &published)?,
             stacks,
@@ -308,6 +322,25 @@ impl Tables {
         (published.start_ns, published.start_realtime_ns) = (start_ns, start_realtime_ns);
         (published.samples, published.lost_live, published.lost_stacks) = (0, 0, 0);
     }
+}
+
+impl TimeRow {
+    pub fn large(&self) -> Large {
+        Large { bytes: self.large_bytes, count: self.large_count }
+    }
+}
+
+/// What large blocks hold, at any time; None: the library does not say.
+pub fn large_read(memory: &dyn Memory, published: &Published) -> Option<Large> {
+    let word = |address: u64| {
+        let mut bytes = [0; 8];
+        memory.read(address, &mut bytes).ok()?;
+        Some(u64::try_from(i64::from_le_bytes(bytes)).unwrap_or(0))
+    };
+    if published.large_bytes_address == 0 {
+        return None;
+    }
+    Some(Large { bytes: word(published.large_bytes_address)?, count: word(published.large_count_address)? })
 }
 
 /// The live samples alone: what a timeline by site needs at each tick.
@@ -436,7 +469,8 @@ mod tests {
             SIZE(hak_time_row); SIZE(hak_class_row); SIZE(hak_geometry); SIZE(hak_control); SIZE(hak_published);\n\
             AT(hak_stack_row, large_bytes); AT(hak_stack_row, age_count); AT(hak_live_row, weight); AT(hak_live_row, from_bytes);\n\
             AT(hak_thread_row, alloc_bytes); AT(hak_published, geometry); AT(hak_published, control); AT(hak_published, samples);\n\
-            AT(hak_published, stack_repeats); AT(hak_published, held_max_ns); AT(hak_published, counters); AT(hak_geometry, class_count); AT(hak_control, path);\n\
+            AT(hak_published, stack_repeats); AT(hak_published, held_max_ns);\n\
+            AT(hak_published, large_bytes_address); AT(hak_published, large_count_address); AT(hak_published, counters); AT(hak_geometry, class_count); AT(hak_control, path);\n\
             printf(\"%d %d\", HAK_COUNT_UNIT, HAK_AGE_COUNT); return 0; }\n";
         std::fs::write(folder.join("l.c"), source).unwrap();
         let built = Run::new("cc")
@@ -469,6 +503,8 @@ mod tests {
             offset_of!(Published, samples),
             offset_of!(Published, stack_repeats),
             offset_of!(Published, held_max_ns),
+            offset_of!(Published, large_bytes_address),
+            offset_of!(Published, large_count_address),
             offset_of!(Published, counters),
             offset_of!(Geometry, class_count),
             offset_of!(Control, path),

@@ -14,7 +14,7 @@ use crate::recording::convert;
 use crate::recording::memory::Process;
 use crate::recording::pages::{Census, ClassCount, Residence};
 use crate::recording::pins::{self, Block};
-use crate::recording::raw::{COUNT_UNIT, ClassRow, Plain, Published, StackRow, Tables, TimeRow};
+use crate::recording::raw::{self, COUNT_UNIT, ClassRow, Plain, Published, StackRow, Tables};
 use crate::recording::subject;
 use crate::system;
 use crate::text::Failure;
@@ -40,7 +40,7 @@ pub struct Seen {
     pub name: String,
     pub library: String,
     pub resident_bytes: u64,
-    /// Live blocks, as the allocator's bits have it; large ones are known while recording only.
+    /// Live blocks, as the allocator has it; large ones of older libraries are known while recording only.
     pub live_bytes: u64,
     pub live_count: u64,
     pub free_bytes: Option<u64>, // known while recording
@@ -219,7 +219,7 @@ impl Known {
         let mut seen = Seen {
             pid,
             name: stat.name.clone(),
-            library: crate::recording::raw::text_of(&published.library_version),
+            library: raw::text_of(&published.library_version),
             resident_bytes: stat.resident_bytes,
             is_recording: published.is_on != 0,
             rate_bytes: published.rate_bytes,
@@ -263,8 +263,13 @@ impl Known {
         if is_detailed {
             seen.stage = stage_of(pid);
         }
-        if let Some(row) = last.filter(|_| seen.is_recording) {
-            large_add(&mut seen, &row);
+        let last_seen = last.filter(|_| seen.is_recording);
+        seen.free_bytes = last_seen.map(|row| row.free_bytes);
+        // Blocks above 32 KiB lie in no slab.
+        let large = raw::large_read(&attached.process, &published);
+        if let Some(large) = large.or_else(|| last_seen.map(|row| row.large())) {
+            seen.live_bytes = seen.live_bytes.saturating_add(large.bytes);
+            seen.live_count = seen.live_count.saturating_add(large.count);
         }
         if let Some(before) = &self.before {
             let rate = |now: u64, then: u64| {
@@ -406,13 +411,6 @@ impl crate::recording::memory::Memory for NoMemory {
     fn read(&self, _: u64, _: &mut [u8]) -> std::io::Result<()> {
         Err(std::io::Error::from_raw_os_error(libc::EFAULT))
     }
-}
-
-/// Blocks above 32 KiB lie in no slab; the timeline's last moment has them.
-fn large_add(seen: &mut Seen, row: &TimeRow) {
-    seen.live_bytes = seen.live_bytes.saturating_add(row.large_bytes);
-    seen.live_count = seen.live_count.saturating_add(row.large_count);
-    seen.free_bytes = Some(row.free_bytes);
 }
 
 fn stacks_of(tables: &Tables) -> HashMap<u32, u64> {
