@@ -184,6 +184,10 @@ fn what_cannot_be_attached_to_is_told_in_one_line() {
     assert_refused(&mut hakmem(&["dump", "-p", &off.pid(), "-o", text(&file)]), 2, "does not record");
     let nowhere = ["record", "-p", &off.pid(), "--seconds", "1", "-o", "/no/such/folder/a"];
     assert_refused(&mut hakmem(&nowhere), 2, "cannot be written");
+    let start = std::time::Instant::now();
+    let refusing = ["record", "-p", &off.pid(), "--seconds", "30", "-o", "/proc/a"];
+    assert_refused(&mut hakmem(&refusing), 2, "/proc/a cannot be written");
+    assert!(start.elapsed().as_secs() < 10, "not after all the time");
     assert!(!file.exists());
     fs::remove_dir_all(&folder).unwrap();
 }

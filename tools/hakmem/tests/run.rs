@@ -294,10 +294,25 @@ fn the_report_is_there_as_json() {
     let (code, _, _) = output(&mut hakmem(&["run", "-o", &format!("report={}", path.display()), "true"]));
     assert_eq!(code, Some(0));
     assert!(fs::read_to_string(&path).unwrap().contains("exit_status"));
+}
 
-    let (code, _, stderr) = output(&mut hakmem(&["run", "--report-json", "/no/such/folder/x", "true"]));
-    assert_eq!((code, stderr.lines().count()), (Some(0), 1));
-    assert!(stderr.contains("/no/such/folder/x cannot be written"), "{stderr}");
+#[test]
+fn a_place_that_cannot_be_written_starts_nothing() {
+    let folder = folder("places");
+    let mark = folder.join("mark");
+    let started = ["run", "--", "touch", mark.to_str().unwrap()];
+    for flag in ["--report-json", "--record"] {
+        for (place, part) in [
+            ("/no/such/folder/%p.x", ".x cannot be written: no such file"),
+            ("/proc/x", "/proc/x cannot be written"),
+            (folder.to_str().unwrap(), "cannot be written: it is a directory"),
+        ] {
+            let arguments = [&started[..1], &[flag, place], &started[1..]].concat();
+            assert_refused(&mut hakmem(&arguments), 125, part);
+        }
+    }
+    assert!(!mark.exists());
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "no draft is left");
 }
 
 #[test]

@@ -42,6 +42,7 @@ mod syscalls;
 mod table;
 mod words;
 
+use crate::output::Output;
 use crate::process;
 use crate::text::{self, Failure, colours_welcome};
 use interrupt::Interrupt;
@@ -50,7 +51,6 @@ use progress::Progress;
 use quiet::Probe;
 use record::Record;
 use results::{Results, Row, SCHEMA, Settings, Size};
-use save::Output;
 use stand::{Course, Interrupted, Stand};
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -205,10 +205,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     };
     let comparison = before.map(|before| compare::compare(&before, &results));
     if let Some(page) = page {
-        page.write(&html::page(&results, comparison.as_ref()))?;
+        save::kept(page.write(html::page(&results, comparison.as_ref()).as_bytes()))?;
     }
     if let (Some(record), false) = (record, interrupted) {
-        record.write(&results)?;
+        save::kept(record.write(&results))?;
     }
     process::end_on_broken_pipe();
     let stdout = io::stdout();
@@ -327,7 +327,7 @@ impl Kept<'_> {
         self.results.machine.load_after = machine::load();
         self.results.summary = figures::summarize(&self.results.rows, &self.results.allocators);
         self.written = Some(Instant::now());
-        self.json.as_ref().map_or(Ok(()), |json| json.write(&save::text(&self.results)))
+        self.json.as_ref().map_or(Ok(()), |json| save::kept(json.write(save::text(&self.results).as_bytes())))
     }
 
     fn end(mut self, is_interrupted: bool) -> Result<Results, Failure> {

@@ -5,8 +5,9 @@
 
 use super::allocators::HAKMEM;
 use super::results::{Results, Run, Size};
-use super::save::{self, Output};
+use super::save;
 use super::{table, words};
+use crate::output::Output;
 use crate::text::{self, Failure};
 use std::fmt::Write;
 use std::path::Path;
@@ -32,9 +33,9 @@ impl Record {
     pub fn write(&self, results: &Results) -> Result<(), Failure> {
         let name = name(results);
         Output::open(&self.folder.join(format!("{name}.json")))?
-            .write(&without_here(&save::text(&thinned(results)), &here()))?;
+            .write(without_here(&save::text(&thinned(results)), &here()).as_bytes())?;
         let page = self.folder.join(format!("{name}.md"));
-        Output::open(&page)?.write(&without_here(&markdown(results, &name), &here()))?;
+        Output::open(&page)?.write(without_here(&markdown(results, &name), &here()).as_bytes())?;
         text::line_to_stderr(&format!("hakmem: written: {} and .json", page.display()));
         Ok(())
     }

@@ -1,7 +1,4 @@
-//! save.rs - files that we write and read: results, pages, and a folder for the copies of libraries.
-//!
-//! Rule: whether a file can be written is found out before anything is measured. It is replaced by rename: a reader,
-//!       or a run that is killed, never leaves half a file.
+//! save.rs - results as a file that we write and read, and a folder for the copies of libraries.
 
 use super::compare;
 use super::results::Results;
@@ -13,43 +10,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// A file that will be written.
-pub struct Output {
-    path: PathBuf,
-    draft: PathBuf,
-    /// A device or a pipe is written to, not replaced.
-    is_replaced: bool,
-}
-
-impl Output {
-    pub fn open(path: &Path) -> Result<Output, Failure> {
-        let failure =
-            |reason: String| Failure::usage(format!("{} cannot be written: {reason}", text::quote(path)));
-        let metadata = fs::metadata(path);
-        if metadata.as_ref().is_ok_and(fs::Metadata::is_dir) {
-            return Err(failure("it is a directory".to_owned()));
-        }
-        let is_replaced = metadata.as_ref().map_or(true, fs::Metadata::is_file);
-        let Some(name) = path.file_name() else { return Err(failure("it is no name of a file".to_owned())) };
-        let draft = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
-        let output = Output { path: path.to_owned(), draft, is_replaced };
-        if is_replaced {
-            fs::write(&output.draft, "").map_err(|error| failure(error_text(&error)))?;
-            let _ = fs::remove_file(&output.draft);
-        }
-        Ok(output)
-    }
-
-    pub fn write(&self, text: &str) -> Result<(), Failure> {
-        let written = match self.is_replaced {
-            true => fs::write(&self.draft, text).and_then(|()| fs::rename(&self.draft, &self.path)),
-            false => fs::write(&self.path, text),
-        };
-        written.map_err(|error| {
-            let _ = fs::remove_file(&self.draft);
-            Failure { status: 1, line: format!("{}: {}", text::quote(&self.path), error_text(&error)) }
-        })
-    }
+/// That a file cannot be written in the end is none of the arguments' fault.
+pub fn kept(written: Result<(), Failure>) -> Result<(), Failure> {
+    written.map_err(|failure| Failure { status: 1, ..failure })
 }
 
 /// One run, one line: a file that people can read, and that a diff can show.

@@ -3,6 +3,7 @@
 //! record starts the recording, waits, reads, and ends it again; dump reads a recording that is going on. The process
 //! is never stopped, and goes on as before when this command ends, however it ends.
 
+use crate::output::Output;
 use crate::profile::file;
 use crate::profile::model::Profile;
 use crate::recording::attach::{Attached, State, Taken};
@@ -68,7 +69,7 @@ fn rate_parse(text: &str) -> Result<u64, String> {
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let attached = Attached::open(arguments.pid)?;
     // Before ten seconds go by for nothing.
-    writable_check(&arguments.output)?;
+    Output::open(&arguments.output)?;
     let was_on = attached.state() == State::On;
     let pid = arguments.pid;
     if was_on {
@@ -220,16 +221,6 @@ fn held_line(published: &Published) {
         text::nanoseconds(published.held_ns),
         text::nanoseconds(published.held_max_ns),
     ));
-}
-
-fn writable_check(path: &Path) -> Result<(), Failure> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let refused =
-        |reason: &str| Err(Failure::usage(format!("{} cannot be written: {reason}", text::quote(path))));
-    if path.is_dir() {
-        return refused("is a folder");
-    }
-    if !folder.is_dir() { refused("there is no such folder") } else { Ok(()) }
 }
 
 pub fn written(path: &Path, profile: &Profile) -> Result<(), Failure> {

@@ -9,6 +9,7 @@ use crate::cmd;
 use crate::elf::{self, File};
 use crate::library::{self, Library};
 use crate::options::{self, OptionRow};
+use crate::output::Output;
 use crate::process::{self, End, Launch, Outcome, signal_name};
 use crate::profile::file;
 use crate::recording::guards;
@@ -85,7 +86,12 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
         return Err(launch(program, &arguments.command, &changes)?.exec());
     }
 
-    let folder = ReportFolder::make()?;
+    // Before the work is done for nothing; a child's number is not known yet, and is as long as ours.
+    for path in [arguments.record.as_deref(), json_path.as_deref()].into_iter().flatten() {
+        let path = path_with_pid(path.as_os_str(), std::process::id());
+        Output::open(&path).map_err(|failure| Failure::start(failure.line))?;
+    }
+    let mut folder = ReportFolder::make()?;
     let wanted = env::var_os("HAKMEM_REPORT");
     changes.push(("HAKMEM_REPORT".to_owned(), folder.pattern()));
     if arguments.record.is_some() {
@@ -252,12 +258,8 @@ fn json_report(own: Option<&str>, outcome: &Outcome, other_count: usize) -> Stri
 }
 
 fn file_write(path: &Path, content: &str) {
-    if let Err(error) = fs::write(path, content) {
-        let path = text::quote(path);
-        text::line_to_stderr(&format!(
-            "hakmem: {path} cannot be written: {}",
-            crate::system::error_text(&error)
-        ));
+    if let Err(failure) = Output::open(path).and_then(|output| output.write(content.as_bytes())) {
+        text::line_to_stderr(&format!("hakmem: {}", failure.line));
     }
 }
 
@@ -283,9 +285,10 @@ struct Reports {
     others: Vec<String>,
 }
 
-/// A private folder for the reports of the program and its children; gone when dropped.
+/// A private folder for the reports of the program and its children; gone when dropped, if all is told that was in it.
 struct ReportFolder {
     path: PathBuf,
+    is_kept: bool, // something in it could be put nowhere else
 }
 
 impl ReportFolder {
@@ -309,7 +312,8 @@ impl ReportFolder {
         if !made {
             return Err(refused(crate::system::error_text(&error)));
         }
-        let folder = ReportFolder { path: PathBuf::from(OsString::from_vec(name.into_bytes())) };
+        let folder =
+            ReportFolder { path: PathBuf::from(OsString::from_vec(name.into_bytes())), is_kept: false };
         if folder.pattern().len() > options::TEXT_BYTES_MAX {
             return Err(refused("its name is too long".to_owned()));
         }
@@ -348,7 +352,7 @@ impl ReportFolder {
 impl ReportFolder {
     /// The dumps of the program as profiles, its last one at `path` (%p is its number), one written for another reason
     /// than its end beside it. Those of its children, too, where %p keeps them apart.
-    fn profiles_write(&self, path: &Path, outcome: &Outcome) {
+    fn profiles_write(&mut self, path: &Path, outcome: &Outcome) {
         let with_children = path_with_pid(path.as_os_str(), 0) != path_with_pid(path.as_os_str(), 1);
         let names = fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.file_name());
         let (mut has_own, mut left_count) = (false, 0);
@@ -363,10 +367,16 @@ impl ReportFolder {
                 to.push(format!(".{reason}"));
             }
             has_own |= pid == outcome.pid && reason == "exit";
-            let written = file::read(&self.path.join(&name))
-                .and_then(|profile| cmd::record::written(Path::new(&to), &profile));
+            let dump = self.path.join(&name);
+            let written =
+                file::read(&dump).and_then(|profile| cmd::record::written(Path::new(&to), &profile));
             if let Err(failure) = written {
-                text::line_to_stderr(&format!("hakmem: {}", failure.line));
+                self.is_kept = true;
+                text::line_to_stderr(&format!(
+                    "hakmem: {}; what was recorded stays in {}, of which hakmem dump makes a profile",
+                    failure.line,
+                    text::quote(&dump)
+                ));
             }
         }
         if !has_own {
@@ -407,6 +417,9 @@ fn dump_name(name: &OsStr) -> Option<(u32, &str)> {
 
 impl Drop for ReportFolder {
     fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
         // A child that ends later finds no folder, and says so itself.
         let _ = fs::remove_dir_all(&self.path);
     }

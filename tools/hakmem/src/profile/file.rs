@@ -5,6 +5,7 @@
 //! to terminals; and whatever is wrong is one line.
 
 use super::model::Profile;
+use crate::output::Output;
 use crate::recording::dump;
 use crate::system::error_text;
 use crate::text::{self, Failure};
@@ -78,27 +79,9 @@ fn parse_limited(mut stream: impl Read, bytes_max: u64) -> Result<Profile, Strin
     Ok(profile)
 }
 
-/// Whole or not at all: written beside the file, then renamed.
 pub fn write(path: &Path, profile: &Profile) -> Result<u64, Failure> {
-    let refused = |error: io::Error| {
-        Failure::usage(format!("{} cannot be written: {}", text::quote(path), error_text(&error)))
-    };
     debug_assert_eq!(profile.check(), Ok(()));
-    // A device or a pipe has no file beside it.
-    let is_plain = fs::metadata(path).map_or(true, |metadata| metadata.is_file());
-    if !is_plain {
-        return fs::File::create(path).and_then(|file| stream_write(file, profile)).map_err(refused);
-    }
-    let mut draft = path.as_os_str().to_owned();
-    draft.push(format!(".{}.part", std::process::id()));
-    let draft = Path::new(&draft);
-    let written = fs::File::create(draft)
-        .and_then(|file| stream_write(file, profile))
-        .and_then(|bytes| fs::rename(draft, path).map(|()| bytes));
-    written.map_err(|error| {
-        let _ = fs::remove_file(draft);
-        refused(error)
-    })
+    Output::open(path)?.write_by(|file| stream_write(file, profile))
 }
 
 fn stream_write(file: fs::File, profile: &Profile) -> io::Result<u64> {

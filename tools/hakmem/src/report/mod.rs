@@ -9,7 +9,7 @@
 //! Rejected:  d3-flame-graph: an element per frame, 10,000 stacks take it seconds; no measures to switch between; d3 is
 //!            four times the size of all that is here. A canvas: nothing in it can be focused, found or read aloud.
 
-use crate::bench::save::Output;
+use crate::output::Output;
 use crate::profile::model::Profile;
 use crate::text::Failure;
 use minijinja::Environment;
@@ -55,7 +55,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let profile = crate::profile::file::read(&arguments.file)?;
     let path = arguments.output.clone().unwrap_or_else(|| arguments.file.with_extension("html"));
     let output = Output::open(&path)?;
-    output.write(&page(&profile))?;
+    output.write(page(&profile).as_bytes())?;
     println!("{}", path.display());
     Ok(0)
 }
