@@ -130,7 +130,7 @@ pub fn run() -> Result<u8, Failure> {
         Ok(matches) => matches,
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             process::end_on_broken_pipe();
-            let _ = error.print();
+            error.print().map_err(|error| text::output_failure(&error))?;
             return Ok(0);
         }
         Err(error) => return Err(Failure::usage(line_of(&error))),

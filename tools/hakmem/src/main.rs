@@ -25,11 +25,15 @@ mod system;
 mod text;
 mod top;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     recording::attach::end_with_panic();
-    match cli::run() {
+    // What is still on its way to standard output may be refused, too.
+    let flushed =
+        |status| std::io::stdout().flush().map(|()| status).map_err(|error| text::output_failure(&error));
+    match cli::run().and_then(flushed) {
         Ok(status) => ExitCode::from(status),
         Err(failure) => {
             text::line_to_stderr(&format!("hakmem: {}", failure.line));

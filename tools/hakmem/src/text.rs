@@ -31,6 +31,17 @@ impl Failure {
     }
 }
 
+/// Standard output that took not all of what we have to say.
+pub fn output_failure(error: &io::Error) -> Failure {
+    Failure::usage(format!("standard output: {}", crate::system::error_text(error)))
+}
+
+/// The same from the words with which println! panics.
+pub fn output_refused(panic: &str) -> Option<Failure> {
+    let reason = panic.strip_prefix("failed printing to stdout: ")?;
+    Some(output_failure(&io::Error::other(reason)))
+}
+
 /// One line on standard error; a closed one is no reason to fail.
 pub fn line_to_stderr(line: &str) {
     let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
@@ -146,6 +157,14 @@ pub fn paint(text: &str, colour: Colour, welcome: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refused_output_is_one_line() {
+        let failure =
+            output_refused("failed printing to stdout: No space left on device (os error 28)").unwrap();
+        assert_eq!((failure.status, failure.line.as_str()), (2, "standard output: no space left on device"));
+        assert_eq!(output_refused("index out of bounds"), None);
+    }
 
     #[test]
     fn numbers_are_grouped_by_thousands() {

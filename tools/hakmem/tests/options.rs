@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{assert_refused, hakmem, output, stand_in};
+use common::{assert_refused, folder, hakmem, output, stand_in};
+use std::fs;
+use std::process::Stdio;
 
 #[test]
 fn the_table_lists_every_row_of_the_library() {
@@ -93,4 +95,32 @@ fn command_and_header_have_one_version() {
     let Ok(header) = std::fs::read_to_string(header) else { return }; // a crate that is packaged alone
     let line = format!("#define HAKMEM_VERSION \"{}\"", env!("CARGO_PKG_VERSION"));
     assert!(header.lines().any(|found| found == line), "{line} is not in hakmem.h");
+}
+
+#[test]
+fn a_full_standard_output_is_told_in_one_line() {
+    let sample = format!("{}/tests/data/sample.hakprof", env!("CARGO_MANIFEST_DIR"));
+    let folder = folder("full-output");
+    let page = folder.join("page.html");
+    let commands: [&[&str]; 8] = [
+        &["--help"],
+        &["run", "--help"],
+        &["--version"],
+        &["options"],
+        &["doctor"],
+        &["leaks", &sample],
+        &["pprof", &sample, "-o", "-"],
+        &["report", &sample, "-o", page.to_str().unwrap()],
+    ];
+    for command in commands {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = hakmem(command).stdout(full).stderr(Stdio::piped()).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {stderr}");
+        assert!(
+            stderr.contains("no space left on device") && stderr.lines().count() == 1,
+            "{command:?}: {stderr}"
+        );
+    }
+    fs::remove_dir_all(&folder).unwrap();
 }

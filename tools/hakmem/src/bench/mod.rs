@@ -213,11 +213,12 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     process::end_on_broken_pipe();
     let stdout = io::stdout();
     let colours = colours_welcome(&stdout);
-    let _ = stdout.lock().write_all(table::text(&results, table::width(), colours).as_bytes());
-    let _ = stdout.lock().write_all(isolate::text(&results, table::width(), colours).as_bytes());
+    let mut page = table::text(&results, table::width(), colours);
+    page += &isolate::text(&results, table::width(), colours);
     if let Some(comparison) = comparison {
-        let _ = stdout.lock().write_all(format!("\n{}", compare::text(&comparison)).as_bytes());
+        page += &format!("\n{}", compare::text(&comparison));
     }
+    stdout.lock().write_all(page.as_bytes()).map_err(|error| text::output_failure(&error))?;
     Ok(if interrupted { interrupt::STATUS } else { status(&results) })
 }
 

@@ -8,7 +8,7 @@
 use super::locate;
 use super::memory::{Memory, Process};
 use super::raw::{self, Command, Control, LiveRow, Published, Tables};
-use crate::text::Failure;
+use crate::text::{self, Failure};
 use std::mem::{offset_of, size_of};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -51,11 +51,19 @@ static BEGUN: Mutex<Vec<Begun>> = Mutex::new(Vec::new());
 pub fn end_with_panic() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        before(info);
+        // A full disk behind standard output is a panic of println!, and no fault of ours.
+        let refused = info.payload().downcast_ref::<String>().and_then(|said| text::output_refused(said));
+        if refused.is_none() {
+            before(info);
+        }
         // Who panics while he holds it has written that he began, or not begun yet.
         let begun = BEGUN.try_lock().map(|mut begun| std::mem::take(&mut *begun)).unwrap_or_default();
         for begun in begun {
             let _ = Attached::open(begun.pid).and_then(|attached| attached.begun_end(begun.request));
+        }
+        if let Some(failure) = refused {
+            text::line_to_stderr(&format!("hakmem: {}", failure.line));
+            std::process::exit(failure.status.into());
         }
     }));
 }
