@@ -247,6 +247,10 @@ fn a_file_that_is_no_profile_is_told_in_one_line() {
         assert_refused(&mut hakmem(&["diff", path, &sample()]), 2, part);
         assert!(!out.exists());
     }
+    // Without end, and none: told by its first bytes.
+    for path in ["/dev/zero", text(&foreign)] {
+        assert_refused(&mut hakmem(&["guard", path]), 2, "is no dump of the library");
+    }
     fs::remove_dir_all(&folder).unwrap();
 }
 

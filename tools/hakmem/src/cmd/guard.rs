@@ -1,11 +1,12 @@
 //! `hakmem guard`: what was done to guarded blocks (HAKMEM_GUARD), with functions and lines.
 
-use crate::profile::file::name_clean;
+use crate::profile::file::{FILE_BYTES_MAX, name_clean};
 use crate::recording::attach::Attached;
 use crate::recording::{dump, guards, raw, subject};
 use crate::system::error_text;
 use crate::text::{self, Failure};
 use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
@@ -35,11 +36,15 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 
 pub fn of_dump(file: &Path) -> Result<Vec<guards::Misuse>, Failure> {
     let refused = |reason: &str| Failure::usage(format!("{} {reason}", text::quote(file)));
-    let content =
-        fs::read(file).map_err(|error| refused(&format!("cannot be read: {}", error_text(&error))))?;
-    if !content.starts_with(dump::MAGIC) {
+    let unread = |error: io::Error| refused(&format!("cannot be read: {}", error_text(&error)));
+    // By its first bytes: what is none may be without end.
+    let mut stream = fs::File::open(file).map_err(unread)?.take(FILE_BYTES_MAX);
+    let mut content = Vec::new();
+    stream.by_ref().take(dump::MAGIC.len() as u64).read_to_end(&mut content).map_err(unread)?;
+    if content != dump::MAGIC {
         return Err(refused("is no dump of the library"));
     }
+    stream.read_to_end(&mut content).map_err(unread)?;
     dump::guards(&content).map_err(|reason| refused(&reason))
 }
 

@@ -5,6 +5,7 @@ use crate::profile::file;
 use crate::profile::model::{Pin, Profile};
 use crate::profile::site;
 use crate::text::{self, Failure};
+use std::collections::HashMap;
 use std::time::Duration;
 
 pub fn run(arguments: &PlacesArguments) -> Result<u8, Failure> {
@@ -63,10 +64,12 @@ fn summary_print(profile: &Profile, places: &[(String, Pin)]) {
 /// Stacks of one place together; its largest stack stands for it.
 fn by_place(profile: &Profile) -> Vec<(String, Pin)> {
     let mut places: Vec<(String, Pin)> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
     for pin in &profile.pins {
         let name = site::place(profile, &profile.stacks[pin.stack as usize]);
-        match places.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, sum)) => {
+        match known.get(&name) {
+            Some(at) => {
+                let sum = &mut places[*at].1;
                 sum.pinned_bytes += pin.pinned_bytes;
                 sum.page_count += pin.page_count;
                 sum.held_bytes += pin.held_bytes;
@@ -81,7 +84,10 @@ fn by_place(profile: &Profile) -> Vec<(String, Pin)> {
                 );
                 sum.classes.sort_unstable();
             }
-            None => places.push((name, pin.clone())),
+            None => {
+                known.insert(name.clone(), places.len());
+                places.push((name, pin.clone()));
+            }
         }
     }
     places.sort_by_key(|(_, pin)| std::cmp::Reverse(pin.pinned_bytes));

@@ -4,6 +4,7 @@
 //! decompression; every index is checked (Profile::check); control characters in names are replaced, for names go
 //! to terminals; and whatever is wrong is one line.
 
+use super::bounds;
 use super::model::Profile;
 use crate::output::Output;
 use crate::recording::dump;
@@ -17,8 +18,8 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 /// A recording of a program with a hundred thousand stacks takes 10 MB, 150 decompressed.
-const FILE_BYTES_MAX: u64 = 256 << 20;
-const TEXT_BYTES_MAX: u64 = 2 << 30;
+pub const FILE_BYTES_MAX: u64 = 256 << 20;
+const TEXT_BYTES_MAX: u64 = 256 << 20;
 
 pub fn read(path: &Path) -> Result<Profile, Failure> {
     let shown = text::quote(path);
@@ -65,6 +66,7 @@ fn parse_limited(mut stream: impl Read, bytes_max: u64) -> Result<Profile, Strin
     if text.len() as u64 > bytes_max {
         return Err(format!("holds more than a profile may ({})", text::bytes(bytes_max)));
     }
+    bounds::renew();
     let mut profile: Profile = serde_json::from_slice(&text).map_err(|error| {
         // A gzip file of another kind is not a damaged profile.
         let is_profile = text.first() == Some(&b'{');
@@ -213,6 +215,28 @@ mod tests {
             let reason = parse(bytes).unwrap_err();
             assert!(reason.contains(part) && !reason.contains('\n'), "{reason}");
         }
+        // Small files that would fill the memory, or take for ever.
+        let many = |row: &str, count: usize| vec![row; count].join(",");
+        let stacks = format!("{{\"schema\": 1, \"stacks\": [{}]}}", many("{}", 2 << 20));
+        let reason = parse(packed(stacks.as_bytes()).as_slice()).unwrap_err();
+        assert!(reason.contains("more rows than a profile may have") && !reason.contains('\n'), "{reason}");
+        let stacks = format!("{{\"schema\": 1, \"stacks\": [{}]}}", many("{}", 200_000));
+        assert!(
+            parse(packed(stacks.as_bytes()).as_slice()).unwrap_err().contains("200000 stacks, more than")
+        );
+        let lines = |count| format!("{{\"lines\": [{}]}}", many("{}", count));
+        let of = |lines: String, locations: usize, stacks: usize| {
+            let stack = format!("{{\"locations\": [{}]}}", many("0", locations));
+            let stacks = many(&stack, stacks);
+            let text = format!(
+                "{{\"schema\": 1, \"functions\": [{{}}], \"locations\": [{lines}], \"stacks\": [{stacks}]}}"
+            );
+            parse(packed(text.as_bytes()).as_slice())
+        };
+        assert!(of(lines(256), 64, 1).is_ok());
+        assert!(of(lines(257), 64, 1).unwrap_err().contains("257 lines, more than 256"));
+        assert!(of(lines(256), 65, 1).unwrap_err().contains("65 locations, more than 64"));
+        assert!(of(lines(256), 64, 2049).unwrap_err().contains("more than 33554432 frames"));
         // A small file that would fill the memory.
         let bomb = packed(&vec![b' '; 4 << 20]);
         assert!(parse_limited(bomb.as_slice(), 1 << 20).unwrap_err().contains("holds more"));

@@ -7,6 +7,7 @@
 //!            Exact figures (classes, timeline, counters) come from the allocator's own counts.
 //! Rejected:  pprof's format as our own: no lifetimes, intervals, timeline, classes. It is exported instead.
 
+use super::bounds::{FRAMES_MAX, LINES_MAX, LOCATIONS_MAX, STACKS_MAX, list, map};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -24,28 +25,28 @@ pub struct Profile {
     pub program: Program,
     #[serde(default)]
     pub recording: Recording,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     pub modules: Vec<Module>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     pub functions: Vec<Function>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     pub locations: Vec<Location>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     pub stacks: Vec<Stack>, // by live bytes, largest first
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     pub threads: Vec<Thread>,
     /// Upper ends of the buckets of `lifetimes` and `ages`; one bucket more follows for all that is longer.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     pub bucket_ends_us: Vec<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     pub timeline: Vec<Moment>, // by time
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     pub classes: Vec<Class>, // by block size
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     pub pins: Vec<Pin>, // by pinned bytes, largest first
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     pub settings: Vec<Setting>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "map")]
     pub counters: BTreeMap<String, u64>,
     #[serde(default)]
     pub totals: Totals,
@@ -56,6 +57,7 @@ pub struct Profile {
 pub struct Program {
     pub name: String,
     pub path: String,
+    #[serde(deserialize_with = "list")]
     pub command: Vec<String>,
     pub pid: u32,
     pub host: String,
@@ -115,6 +117,7 @@ pub struct Location {
     pub module: Option<u32>,
     pub address: u64, // in the process
     /// Innermost first: all but the last were inlined into the one that follows. At least one.
+    #[serde(deserialize_with = "list")]
     pub lines: Vec<Line>,
 }
 
@@ -129,21 +132,28 @@ pub struct Line {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stack {
+    #[serde(deserialize_with = "list")]
     pub locations: Vec<u32>, // innermost first; the allocator's own frames are not among them
-    pub is_cut: bool,        // deeper than the library records, or the chain could not be followed further
-    pub allocated: Amount,   // while recording
+    pub is_cut: bool, // deeper than the library records, or the chain could not be followed further
+    pub allocated: Amount, // while recording
     pub freed: Amount,
     pub live: Amount,
     pub temporary: Amount,
     /// Freed blocks by lifetime, estimated counts; as long as bucket_ends_us and one more, or empty.
+    #[serde(deserialize_with = "list")]
     pub lifetimes: Vec<u64>,
     /// Live bytes by age; likewise.
+    #[serde(deserialize_with = "list")]
     pub ages: Vec<u64>,
-    pub classes: Vec<ClassShare>,  // of live blocks
+    #[serde(deserialize_with = "list")]
+    pub classes: Vec<ClassShare>, // of live blocks
+    #[serde(deserialize_with = "list")]
     pub threads: Vec<ThreadShare>, // of live blocks
     /// Live bytes at the end by birth, in equal slices of the recording, oldest first; empty: not known. What a
     /// program made once lies in the first slices, what it uses for a while in the last; what leaks, in all.
+    #[serde(deserialize_with = "list")]
     pub live_by_birth: Vec<u64>,
+    #[serde(deserialize_with = "list")]
     pub live_over_time: Vec<LiveAt>, // by time; empty: only the end is known
 }
 
@@ -235,7 +245,8 @@ pub struct Pin {
     pub held_count: u64,
     pub old_bytes: u64,     // of these, in old blocks
     pub age_us_median: u64, // of its live blocks
-    pub classes: Vec<u32>,  // in Profile.classes
+    #[serde(deserialize_with = "list")]
+    pub classes: Vec<u32>, // in Profile.classes
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -312,6 +323,9 @@ impl Profile {
             if location.lines.is_empty() {
                 return Err("a location has no line".to_owned());
             }
+            if location.lines.len() > LINES_MAX {
+                return Err(format!("a location has {} lines, more than {LINES_MAX}", location.lines.len()));
+            }
             for line in &location.lines {
                 inside("function", line.function, self.functions.len())?;
             }
@@ -319,9 +333,25 @@ impl Profile {
         for function in &self.functions {
             function.module.map_or(Ok(()), |module| inside("module", module, self.modules.len()))?;
         }
+        for (what, count) in [("stacks", self.stacks.len()), ("pins", self.pins.len())] {
+            if count > STACKS_MAX {
+                return Err(format!("it has {count} {what}, more than {STACKS_MAX}"));
+            }
+        }
+        let mut frame_count = 0;
         for stack in &self.stacks {
+            if stack.locations.len() > LOCATIONS_MAX {
+                return Err(format!(
+                    "a stack has {} locations, more than {LOCATIONS_MAX}",
+                    stack.locations.len()
+                ));
+            }
             for location in &stack.locations {
                 inside("location", *location, self.locations.len())?;
+                frame_count += self.locations[*location as usize].lines.len();
+            }
+            if frame_count > FRAMES_MAX {
+                return Err(format!("its stacks have more than {FRAMES_MAX} frames"));
             }
             for buckets in [&stack.lifetimes, &stack.ages] {
                 if !buckets.is_empty() && buckets.len() != self.bucket_count() {
