@@ -251,6 +251,10 @@ fn a_program_that_reports_nothing_is_explained() {
         let (code, _, stderr) = output(&mut hakmem(&["run", "--report", path.to_str().unwrap()]));
         assert_eq!(code, Some(6));
         assert!(stderr.contains("no report from the library: it is static"), "{stderr}");
+        let profile = folder.join("a.hakprof");
+        let (code, _, stderr) =
+            output(&mut hakmem(&["run", "--record", profile.to_str().unwrap(), path.to_str().unwrap()]));
+        assert!(code == Some(6) && stderr.contains("a.hakprof: it is static"), "{stderr}");
         // Without a report it is a note, since the user asked for the library and does not get it.
         let (code, _, stderr) = output(&mut hakmem(&["run", path.to_str().unwrap()]));
         assert_eq!(code, Some(6));

@@ -112,7 +112,7 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
     let other_count = others.len();
     let stats = match &own {
         Some(text) => Stats::parse(text).map_err(|reason| format!("what it wrote cannot be read ({reason})")),
-        None => Err(absence_reason(obstacle, &outcome)),
+        None => Err(absence_reason(obstacle.clone(), &outcome)),
     };
     if let (Some(path), Some(text)) = (&wanted, &own) {
         file_write(&path_with_pid(path, outcome.pid), text);
@@ -132,7 +132,7 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
         is_full: arguments.report == Some(ReportKind::Full),
     };
     if let Some(path) = &arguments.record {
-        folder.profiles_write(path, &outcome);
+        folder.profiles_write(path, &outcome, obstacle);
     }
     if arguments.report.is_some() {
         text::line_to_stderr(summary::summary(&run).trim_end());
@@ -352,7 +352,7 @@ impl ReportFolder {
 impl ReportFolder {
     /// The dumps of the program as profiles, its last one at `path` (%p is its number), one written for another reason
     /// than its end beside it. Those of its children, too, where %p keeps them apart.
-    fn profiles_write(&mut self, path: &Path, outcome: &Outcome) {
+    fn profiles_write(&mut self, path: &Path, outcome: &Outcome, obstacle: Option<String>) {
         let with_children = path_with_pid(path.as_os_str(), 0) != path_with_pid(path.as_os_str(), 1);
         let names = fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.file_name());
         let (mut has_own, mut left_count) = (false, 0);
@@ -380,7 +380,7 @@ impl ReportFolder {
             }
         }
         if !has_own {
-            let reason = absence_reason(None, outcome);
+            let reason = absence_reason(obstacle, outcome);
             let path = path_with_pid(path.as_os_str(), outcome.pid);
             text::line_to_stderr(&format!("hakmem: no profile at {}: {reason}", text::quote(&path)));
         }
@@ -410,9 +410,13 @@ impl ReportFolder {
 
 /// PROGRAM.PID.REASON.hakdump, as the library calls its files.
 fn dump_name(name: &OsStr) -> Option<(u32, &str)> {
-    let name = name.to_str()?.strip_suffix(".hakdump")?;
-    let (rest, reason) = name.rsplit_once('.')?;
-    Some((rest.rsplit_once('.')?.1.parse().ok()?, reason))
+    // The program's name may be any bytes; what follows it is not.
+    let name = name.as_bytes().strip_suffix(b".hakdump")?;
+    let mut parts = name.rsplitn(3, |byte| *byte == b'.');
+    let reason = std::str::from_utf8(parts.next()?).ok()?;
+    let pid = std::str::from_utf8(parts.next()?).ok()?;
+    parts.next()?;
+    Some((pid.parse().ok()?, reason))
 }
 
 impl Drop for ReportFolder {
@@ -453,6 +457,8 @@ mod tests {
     #[test]
     fn dumps_are_known_by_their_names() {
         assert_eq!(dump_name(OsStr::new("redis.server.42.exit.hakdump")), Some((42, "exit")));
+        let odd = OsStr::from_bytes(b"caf\xe9.x.42.guard.hakdump");
+        assert_eq!(dump_name(odd), Some((42, "guard")));
         for other in ["42.json", "x.hakdump", "a.b.hakdump", "a.x.exit.hakdump", "a.42.exit.hakdump~"] {
             assert_eq!(dump_name(OsStr::new(other)), None);
         }
