@@ -15,6 +15,8 @@ pub struct Learnt {
     pub stage: Option<Stage>,
     /// What HAKMEM_EVO_POLICY says.
     pub fixed: Option<String>,
+    /// Nobody has set it.
+    pub is_fixed_by_default: bool,
     /// The one that won last; `baseline` if none did.
     pub strategy: String,
     pub gain: Option<Gain>,
@@ -100,6 +102,7 @@ impl From<&Policy> for Learnt {
             runs: Some(policy.runs),
             stage: Some(policy.stage),
             fixed: None,
+            is_fixed_by_default: false,
             strategy: policy.strategy.clone(),
             gain: policy.gain,
             noise: policy.noise.map(|(deviation, _)| deviation),
@@ -164,6 +167,7 @@ impl Learnt {
             runs: None,
             stage: Some(stage(&text(learn, "stage"))),
             fixed: Some(fixed).filter(|fixed| fixed != "auto"),
+            is_fixed_by_default: false,
             gain: (gain.duels > 0).then_some(gain),
             noise: Some(number(learn, "noise_millionths")).filter(|noise| *noise > 0),
             spare: None,

@@ -8,6 +8,7 @@ use super::learnt::{Learnt, Rival, Sites, Tally, Window, chosen, plain, strategy
 use super::{Change, Gain, Stage};
 use crate::recording::locate;
 use crate::recording::memory::{Memory, Process};
+use crate::system;
 use crate::text::Failure;
 use std::thread;
 use std::time::Duration;
@@ -82,7 +83,11 @@ pub fn learnt(pid: u32) -> Result<Learnt, Failure> {
         0 => Err(Failure::usage(format!(
             "process {pid} has learnt nothing yet: learning is off, or it has not run for a second"
         ))),
-        1 => Ok(learnt_of(&stats, pid)),
+        1 => {
+            let set = system::environment(pid).unwrap_or_default();
+            let is_set = set.iter().any(|(name, value)| name == "HAKMEM_EVO_POLICY" && !value.is_empty());
+            Ok(Learnt { is_fixed_by_default: !is_set, ..learnt_of(&stats, pid) })
+        }
         other => Err(Failure::usage(format!(
             "process {pid} shows version {other} of what it learns; this reads 1"
         ))),
@@ -153,6 +158,7 @@ fn learnt_of(stats: &Stats, pid: u32) -> Learnt {
         runs: None,
         stage: Some(stage(stats.stage)),
         fixed: fixed.map(|name| (*name).to_owned()),
+        is_fixed_by_default: false,
         knobs: strategy_knobs(&strategy),
         strategy,
         gain: (gain.duels > 0).then_some(gain),

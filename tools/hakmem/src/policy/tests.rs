@@ -1,7 +1,7 @@
 //! The example of docs/policy.md is read, written, merged and explained; whatever is broken is one line.
 
 use super::file::{parse, write};
-use super::learnt::Learnt;
+use super::learnt::{Learnt, Tally};
 use super::merge::merge;
 use super::*;
 
@@ -343,6 +343,14 @@ fn a_report_is_explained_too() {
         assert!(text.contains(part), "'{part}' is not in:\n{text}");
     }
     assert!(!text.contains('\u{1b}'));
+    // Nobody fixed it; no duel has said how much two equal ones differ.
+    let tally = learnt.tally.map(|tally| Tally { duels: 0, ..tally });
+    let text = words::explain(&Learnt { is_fixed_by_default: true, tally, ..learnt });
+    assert!(
+        text.contains("fixed: canary is the default of HAKMEM_EVO_POLICY without a policy file."),
+        "{text}"
+    );
+    assert!(!text.contains("HAKMEM_EVO_POLICY=") && !text.contains("A duel of two equal ones"), "{text}");
     assert_eq!(Learnt::of_report(&serde_json::json!({"version": "0.1.0"}), "x"), None);
     // Whatever stands there is no reason to fail.
     let odd =

@@ -64,9 +64,12 @@ fn learnt_lines(learnt: &Learnt) -> Vec<String> {
         }
     };
     let mut lines = vec![stage];
-    lines.extend(
-        learnt.fixed.as_ref().map(|fixed| format!("The stage is fixed by HAKMEM_EVO_POLICY={fixed}.")),
-    );
+    lines.extend(learnt.fixed.as_ref().map(|fixed| match learnt.is_fixed_by_default {
+        false => format!("The stage is fixed by HAKMEM_EVO_POLICY={fixed}."),
+        true => {
+            format!("The stage is fixed: {fixed} is the default of HAKMEM_EVO_POLICY without a policy file.")
+        }
+    }));
     match learnt.gain {
         Some(gain) if has_won => lines.push(gain_sentence(&gain)),
         _ if learnt.stage == Some(Stage::Frozen) && !has_won => {
@@ -148,7 +151,8 @@ fn duel_lines(learnt: &Learnt) -> Vec<String> {
         let windows = counted(tally.windows, "window", "windows");
         lines.push(format!("{windows}, {}{void}.", counted(tally.duels, "duel", "duels")));
     }
-    if let Some(noise) = learnt.noise {
+    // Before the first duel it is what the library assumes.
+    if let Some(noise) = learnt.noise.filter(|_| learnt.tally.is_none_or(|tally| tally.duels > 0)) {
         lines.push(format!("A duel of two equal ones differs by {} (standard deviation).", percent(noise)));
     }
     if rivals.is_empty() {
