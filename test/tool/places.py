@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""places.py - a profile that can be written before a program and not after it is not lost. ctest: timeout=300"""
+"""places.py - a profile that can be written before a program and not after it is not lost; a dump that is named is there;
+what would see more is said by the command that was used. ctest: timeout=300"""
 import os
 import re
 import shutil
@@ -7,9 +8,34 @@ import sys
 
 from seeing_lib import Bench, check
 
+SOURCE = r"""
+#include <stdlib.h>
+int main(void) {
+    for (int i = 0; i < 100000; i++) {
+        volatile char *p = malloc(64);
+        p[64] = 1;
+        free((void *)p);
+    }
+    return 0;
+}
+"""
+
 
 def main():
     with Bench() as bench:
+        few = bench.hakmem("run", "--record", bench.path("few.hakprof"), "--sample-bytes", "1073741824", "--", sys.executable, "-c", "")
+        check("no sample: it allocated little; a smaller --sample-bytes sees more\n" in few.stderr, "the flag is run's own: " + few.stderr)
+        program = bench.built("over", SOURCE, "gcc", "-O0", "-g")
+        found = bench.hakmem("run", "--guard", "1", "--sample-bytes", "4096", "--", program, status=None).stderr
+        named = re.search(r"`hakmem guard (\S+)`", found)
+        check(named and "over.c:6" in found, "an overflow is found and named\n" + found)
+        try:
+            again = bench.hakmem("guard", named.group(1), status=1).stdout
+            check("over.c:6" in again, "the dump that is named is there: " + named.group(1))
+            check(os.listdir(os.path.dirname(named.group(1))) == [os.path.basename(named.group(1))], "and it alone")
+        finally:
+            shutil.rmtree(os.path.dirname(named.group(1)), ignore_errors=True)
+
         folder = bench.path("gone")
         os.mkdir(folder)
         script = f"import os, sys\nkept = [bytearray(5000) for _ in range(4000)]\nos.rmdir({folder!r})\nsys.exit(3)\n"

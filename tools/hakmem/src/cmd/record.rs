@@ -103,7 +103,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         ticks.clear();
     }
     moment.subject.is_attached |= !was_on;
-    written(&arguments.output, &moment.profile(&ticks))?;
+    written(&arguments.output, &moment.profile(&ticks), "a smaller --rate, or more --seconds, sees more")?;
     held_line(&attached.published().unwrap_or(moment.tables.published));
     match (attached.state(), last) {
         (State::Ended, _) => text::line_to_stderr(&format!(
@@ -120,10 +120,13 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// What sees more where the recording is not begun here.
+const SAMPLE_BYTES: &str = "a smaller HAKMEM_SAMPLE_BYTES sees more";
+
 pub fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
     let Some(pid) = arguments.pid else {
         let path = arguments.dump.as_deref().unwrap_or(Path::new(""));
-        written(&arguments.output, &file::read(path)?)?;
+        written(&arguments.output, &file::read(path)?, SAMPLE_BYTES)?;
         return Ok(0);
     };
     let attached = Attached::open(pid)?;
@@ -135,7 +138,7 @@ pub fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
     }
     let taken = Moment::of(&attached, "dump")?;
     let profile = taken.profile(&[]);
-    written(&arguments.output, &profile)?;
+    written(&arguments.output, &profile, SAMPLE_BYTES)?;
     if taken.tables.published.is_on == 0 {
         let time = text::seconds(Duration::from_millis(profile.recording.duration_ms));
         text::line_to_stderr(&format!(
@@ -223,7 +226,8 @@ fn held_line(published: &Published) {
     ));
 }
 
-pub fn written(path: &Path, profile: &Profile) -> Result<(), Failure> {
+/// `hint` says what would see more.
+pub fn written(path: &Path, profile: &Profile, hint: &str) -> Result<(), Failure> {
     let bytes = file::write(path, profile)?;
     let lost = profile.recording.dropped_count;
     let lost =
@@ -238,9 +242,7 @@ pub fn written(path: &Path, profile: &Profile) -> Result<(), Failure> {
         text::bytes(bytes),
     ));
     if profile.recording.sample_count == 0 {
-        text::line_to_stderr(
-            "hakmem: no sample: it allocated little; a smaller --rate, or more --seconds, sees more",
-        );
+        text::line_to_stderr(&format!("hakmem: no sample: it allocated little; {hint}"));
     }
     Ok(())
 }

@@ -288,7 +288,7 @@ struct Reports {
 /// A private folder for the reports of the program and its children; gone when dropped, if all is told that was in it.
 struct ReportFolder {
     path: PathBuf,
-    is_kept: bool, // something in it could be put nowhere else
+    kept: Vec<PathBuf>, // what could be put nowhere else, or was named to the user
 }
 
 impl ReportFolder {
@@ -313,7 +313,7 @@ impl ReportFolder {
             return Err(refused(crate::system::error_text(&error)));
         }
         let folder =
-            ReportFolder { path: PathBuf::from(OsString::from_vec(name.into_bytes())), is_kept: false };
+            ReportFolder { path: PathBuf::from(OsString::from_vec(name.into_bytes())), kept: Vec::new() };
         if folder.pattern().len() > options::TEXT_BYTES_MAX {
             return Err(refused("its name is too long".to_owned()));
         }
@@ -368,10 +368,11 @@ impl ReportFolder {
             }
             has_own |= pid == outcome.pid && reason == "exit";
             let dump = self.path.join(&name);
+            let hint = "a smaller --sample-bytes sees more";
             let written =
-                file::read(&dump).and_then(|profile| cmd::record::written(Path::new(&to), &profile));
+                file::read(&dump).and_then(|profile| cmd::record::written(Path::new(&to), &profile, hint));
             if let Err(failure) = written {
-                self.is_kept = true;
+                self.kept.push(dump.clone());
                 text::line_to_stderr(&format!(
                     "hakmem: {}; what was recorded stays in {}, of which hakmem dump makes a profile",
                     failure.line,
@@ -395,9 +396,11 @@ impl ReportFolder {
 
 impl ReportFolder {
     /// What was done to guarded blocks, by the program or its children: its lines, behind those of the library.
-    fn misuses_say(&self) {
+    fn misuses_say(&mut self) {
         let names = fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.file_name());
         for name in names.filter(|name| dump_name(name).is_some_and(|(_, reason)| reason == "guard")) {
+            // The library's line has its name.
+            self.kept.push(self.path.join(&name));
             match cmd::guard::of_dump(&self.path.join(&name)) {
                 Ok(found) => guards::text_of(&found)
                     .lines()
@@ -421,11 +424,15 @@ fn dump_name(name: &OsStr) -> Option<(u32, &str)> {
 
 impl Drop for ReportFolder {
     fn drop(&mut self) {
-        if self.is_kept {
+        // A child that ends later finds no folder, and says so itself.
+        if self.kept.is_empty() {
+            let _ = fs::remove_dir_all(&self.path);
             return;
         }
-        // A child that ends later finds no folder, and says so itself.
-        let _ = fs::remove_dir_all(&self.path);
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.path());
+        entries.filter(|path| !self.kept.contains(path)).for_each(|path| {
+            let _ = fs::remove_file(path);
+        });
     }
 }
 
