@@ -97,14 +97,22 @@ struct Known {
     names_of: u64,                                 // the recording that they are of
 }
 
-/// What grew since is a rate.
+/// What grew since is a rate; None: it was not read, and there is none.
 struct Before {
     at: Instant,
     faults: u64,
-    visits: u64,
-    allocated: u64,
-    returned: u64,
-    stacks: HashMap<u32, u64>,
+    visits: Option<u64>,
+    allocated: Option<u64>,
+    returned: Option<u64>,
+    stacks: Option<HashMap<u32, u64>>,
+}
+
+impl Before {
+    /// What it grew by in a second.
+    fn rate(&self, at: Instant, then: Option<u64>, now: Option<u64>) -> Option<f64> {
+        let seconds = at.duration_since(self.at).as_secs_f64().max(1e-3);
+        Some(now?.saturating_sub(then?) as f64 / seconds)
+    }
 }
 
 #[derive(Default)]
@@ -247,17 +255,18 @@ impl Known {
         let mut after = Before {
             at: Instant::now(),
             faults: stat.faults,
-            visits: 0,
-            allocated: published.alloc_bytes,
-            returned: 0,
-            stacks: HashMap::new(),
+            visits: None,
+            allocated: seen.is_recording.then_some(published.alloc_bytes),
+            returned: None,
+            stacks: None,
         };
         let last = tables.as_ref().and_then(|tables| tables.timeline.last()).copied();
         if let Some(tables) = &tables {
             let visits = tables.counters.iter().filter(|(name, _)| name.starts_with("visit"));
-            after.visits = visits.map(|(_, count)| count).fold(0, |sum, count| sum.wrapping_add(*count));
-            after.returned = last.map_or(0, |row| row.returned_bytes);
-            after.stacks = stacks_of(tables);
+            let visits = visits.map(|(_, count)| count).fold(0_u64, |sum, count| sum.wrapping_add(*count));
+            after.visits = Some(visits);
+            after.returned = last.filter(|_| seen.is_recording).map(|row| row.returned_bytes);
+            after.stacks = seen.is_recording.then(|| stacks_of(tables));
             seen.counters.clone_from(&tables.counters);
         }
         if is_detailed {
@@ -272,15 +281,11 @@ impl Known {
             seen.live_count = seen.live_count.saturating_add(large.count);
         }
         if let Some(before) = &self.before {
-            let rate = |now: u64, then: u64| {
-                now.saturating_sub(then) as f64 / after.at.duration_since(before.at).as_secs_f64().max(1e-3)
-            };
-            seen.faults_per_s = rate(after.faults, before.faults);
-            seen.visits_per_s = rate(after.visits, before.visits.min(after.visits));
-            if seen.is_recording {
-                seen.allocated_per_s = Some(rate(after.allocated, before.allocated));
-                seen.returned_per_s = last.map(|_| rate(after.returned, before.returned));
-            }
+            let rate = |then, now| before.rate(after.at, then, now);
+            seen.faults_per_s = rate(Some(before.faults), Some(after.faults)).unwrap_or(0.0);
+            seen.visits_per_s = rate(before.visits, after.visits).unwrap_or(0.0);
+            seen.allocated_per_s = rate(before.allocated, after.allocated);
+            seen.returned_per_s = rate(before.returned, after.returned);
         }
         if let Some(tables) = tables.filter(|_| is_detailed && seen.is_recording) {
             seen.sites = self.sites(&attached.process, tables, &after);
@@ -317,7 +322,6 @@ impl Known {
         order.truncate(SITES_MAX);
         let rows: Vec<StackRow> = order.iter().map(|at| tables.stacks[*at as usize]).collect();
         self.name(process, tables, &order);
-        let seconds = |before: &Before| after.at.duration_since(before.at).as_secs_f64().max(1e-3);
         let mut places: HashMap<(String, String), usize> = HashMap::new();
         let mut sites: Vec<SeenSite> = Vec::new();
         let mut calls: Vec<(f64, f64)> = Vec::new(); // temporary ones and all, in the library's unit
@@ -329,17 +333,16 @@ impl Known {
                 calls.push((0.0, 0.0));
                 sites.len() - 1
             });
-            let before = self.before.as_ref().filter(|before| !before.stacks.is_empty());
-            let grown = before.map_or(0.0, |before| {
-                let then = before.stacks.get(at).copied().unwrap_or(0);
-                row.alloc_bytes.saturating_sub(then) as f64 / seconds(before)
+            let grown = self.before.as_ref().and_then(|before| {
+                let then = before.stacks.as_ref()?.get(at).copied().unwrap_or(0);
+                before.rate(after.at, Some(then), Some(row.alloc_bytes))
             });
             let site = &mut sites[index];
             let count = row.alloc_count.saturating_sub(row.free_count) / COUNT_UNIT;
             site.live_bytes = site.live_bytes.saturating_add(live(row));
             site.live_count = site.live_count.saturating_add(count);
             site.allocated_bytes = site.allocated_bytes.saturating_add(row.alloc_bytes);
-            site.allocated_per_s += grown;
+            site.allocated_per_s += grown.unwrap_or(0.0);
             site.pinned_bytes = site.pinned_bytes.saturating_add(pinned.get(at).copied().unwrap_or(0));
             calls[index].0 += row.temporary_count as f64;
             calls[index].1 += row.alloc_count as f64;
@@ -488,6 +491,16 @@ mod tests {
         let stat = stat_of(own).unwrap();
         assert!(stat.resident_bytes > 1 << 20 && stat.faults > 0 && !stat.name.is_empty());
         assert!(stat_of(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn what_was_not_read_before_has_no_rate() {
+        let at = Instant::now();
+        let before = Before { at, faults: 0, visits: None, allocated: None, returned: None, stacks: None };
+        let later = at + Duration::from_secs(2);
+        assert_eq!(before.rate(later, before.returned, Some(1 << 40)), None);
+        assert_eq!(before.rate(later, Some(10), Some(30)), Some(10.0));
+        assert_eq!(before.rate(later, Some(10), None), None);
     }
 
     #[test]
