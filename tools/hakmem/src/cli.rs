@@ -22,7 +22,7 @@ const EXAMPLES: &str = "Examples:
   hakmem options purge_delay_ms              what an option does
   hakmem doctor redis-server                 what would keep the library from working well
   hakmem explain -- python3 work.py          what the library learns of a program, in words
-  hakmem policy merge *.policy -o all.policy several runs' knowledge in one file
+  hakmem policy merge *.policy -o app.merged several runs' knowledge in one file
   hakmem bench                               compare it with other allocators, on this machine";
 
 const RUN_EXAMPLES: &str = "Examples:

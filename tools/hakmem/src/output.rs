@@ -8,6 +8,7 @@ use crate::text::{self, Failure};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A file that will be written.
@@ -34,6 +35,14 @@ impl Output {
             let _ = fs::remove_file(&output.draft);
         }
         Ok(output)
+    }
+
+    /// An output that would take the place of what it is made of is a mistake.
+    pub fn open_beside(path: &Path, inputs: &[PathBuf]) -> Result<Output, Failure> {
+        match inputs.iter().find(|input| is_same(path, input)) {
+            Some(_) => Err(failure(path, "it is what is read")),
+            None => Output::open(path),
+        }
     }
 
     pub fn write(&self, content: &[u8]) -> Result<(), Failure> {
@@ -64,6 +73,12 @@ impl Output {
     }
 }
 
+/// Two names of one file.
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    place(one).is_some_and(|found| place(other) == Some(found))
+}
+
 fn failure(path: &Path, reason: &str) -> Failure {
     Failure::usage(format!("{} cannot be written: {reason}", text::quote(path)))
 }
@@ -87,6 +102,9 @@ mod tests {
         assert!(refused.unwrap_err().line.ends_with("a cannot be written: no space left on device"));
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "no draft is left");
+        std::os::unix::fs::symlink(&path, folder.join("b")).unwrap();
+        let refused = Output::open_beside(&folder.join("b"), &[folder.join("no"), path.clone()]);
+        assert!(refused.err().unwrap().line.ends_with("b cannot be written: it is what is read"));
         assert!(Output::open(&folder).is_err() && Output::open(&folder.join("no/a")).is_err());
         assert!(Output::open(Path::new("/dev/full")).ok().unwrap().write(b"x").is_err());
         fs::remove_dir_all(&folder).unwrap();

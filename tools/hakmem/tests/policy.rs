@@ -110,6 +110,12 @@ fn policies_are_merged_into_one_file() {
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 4, "no draft is left");
     assert_refused(&mut merge(&["-o", "/no/such/folder/x"]), 1, "cannot be written");
     assert_refused(&mut merge(&["-o", folder.to_str().unwrap()]), 1, "no regular file");
+    // What is merged is not written to, by the shell neither.
+    let before = fs::read(&a).unwrap();
+    assert_refused(&mut merge(&["-o", a.to_str().unwrap()]), 2, "is merged, and cannot be the output");
+    let appended = fs::OpenOptions::new().append(true).open(&a).unwrap();
+    let refused = merge(&[]).stdout(appended).output().unwrap();
+    assert_eq!((refused.status.code(), fs::read(&a).unwrap()), (Some(2), before));
     // Another program's.
     fs::write(&b, ended(&GOOD.replace("4c1b", "0000"))).unwrap();
     assert_refused(&mut merge(&[]), 1, "is of another program");

@@ -270,6 +270,39 @@ fn a_changed_profile_never_brings_the_command_down() {
 }
 
 #[test]
+fn a_profile_is_not_replaced_by_what_is_made_of_it() {
+    let folder = folder("beside");
+    let file = folder.join("w.html");
+    fs::copy(sample(), &file).unwrap();
+    let path = text(&file);
+    for arguments in [
+        &["report", path][..],
+        &["report", path, "-o", path],
+        &["pprof", path, "-o", path],
+        &["dump", path, "-o", path],
+    ] {
+        assert_refused(&mut hakmem(arguments), 2, "w.html cannot be written: it is what is read");
+    }
+    assert_eq!(fs::read(&file).unwrap(), fs::read(sample()).unwrap());
+    // A full disk leaves no empty file behind.
+    let page = folder.join("p");
+    for command in ["report", "pprof"] {
+        let mut limited = hakmem(&[command, &sample(), "-o", text(&page)]);
+        unsafe {
+            limited.pre_exec(|| {
+                let least = libc::rlimit { rlim_cur: 16, rlim_max: 16 };
+                libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+                libc::setrlimit(libc::RLIMIT_FSIZE, &least);
+                Ok(())
+            });
+        }
+        assert_refused(&mut limited, 2, "p cannot be written: file too large");
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn pprof_reads_what_is_made_for_it() {
     let folder = folder("pprof");
     let file = folder.join("a.pb.gz");

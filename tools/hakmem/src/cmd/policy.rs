@@ -1,5 +1,6 @@
 //! `hakmem policy`: files of what programs have taught the allocator (docs/policy.md), shown and merged.
 
+use crate::output::is_same;
 use crate::policy::{self, Policy, file, merge, words};
 use crate::system::error_text;
 use crate::text::{self, Failure};
@@ -45,6 +46,14 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             }
         }
         Command::Merge { files, output } => {
+            // What the shell wrote to, too: `*.policy > all.policy` has all.policy among its inputs the next time.
+            let out = output.as_deref().unwrap_or(Path::new("/proc/self/fd/1"));
+            if let Some(input) = files.iter().find(|input| is_same(out, input)) {
+                return Err(Failure::usage(format!(
+                    "{} is merged, and cannot be the output",
+                    text::quote(input)
+                )));
+            }
             let policies = files.iter().map(|path| policy::read(path)).collect::<Result<Vec<Policy>, _>>()?;
             let names: Vec<String> = files.iter().map(text::quote).collect();
             let merged = merge::merge(&policies, &names).map_err(|line| Failure { status: 1, line })?;

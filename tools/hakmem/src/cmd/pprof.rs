@@ -1,7 +1,7 @@
 //! `hakmem pprof`: a profile as `go tool pprof` and the systems that collect its files read it.
 
+use crate::output::Output;
 use crate::profile::{file, pprof};
-use crate::system::error_text;
 use crate::text::{self, Failure};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -21,20 +21,16 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let profile = file::read(&arguments.file)?;
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
-    let refused = |error: std::io::Error| {
-        Failure::usage(format!(
-            "{} cannot be written: {}",
-            text::quote(&arguments.output),
-            error_text(&error)
-        ))
+    let output = match arguments.output.as_os_str() == "-" {
+        true => None,
+        false => Some(Output::open_beside(&arguments.output, std::slice::from_ref(&arguments.file))?),
     };
-    encoder.write_all(&pprof::encoded(&profile)).map_err(refused)?;
-    let packed = encoder.finish().map_err(refused)?;
-    if arguments.output.as_os_str() == "-" {
-        std::io::stdout().lock().write_all(&packed).map_err(refused)?;
-    } else {
-        std::fs::write(&arguments.output, packed).map_err(refused)?;
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
+    let packed = encoder.write_all(&pprof::encoded(&profile)).and_then(|()| encoder.finish());
+    let packed = packed.map_err(|error| text::output_failure(&error))?;
+    match output {
+        Some(output) => output.write(&packed)?,
+        None => std::io::stdout().lock().write_all(&packed).map_err(|error| text::output_failure(&error))?,
     }
     Ok(0)
 }

@@ -126,6 +126,7 @@ const SAMPLE_BYTES: &str = "a smaller HAKMEM_SAMPLE_BYTES sees more";
 pub fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
     let Some(pid) = arguments.pid else {
         let path = arguments.dump.as_deref().unwrap_or(Path::new(""));
+        Output::open_beside(&arguments.output, &[path.to_owned()])?;
         written(&arguments.output, &file::read(path)?, SAMPLE_BYTES)?;
         return Ok(0);
     };

@@ -54,7 +54,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let profile = crate::profile::file::read(&arguments.file)?;
     let path = arguments.output.clone().unwrap_or_else(|| arguments.file.with_extension("html"));
-    let output = Output::open(&path)?;
+    let output = Output::open_beside(&path, std::slice::from_ref(&arguments.file))?;
     output.write(page(&profile).as_bytes())?;
     println!("{}", path.display());
     Ok(0)
