@@ -70,7 +70,7 @@ fn what_is_no_policy_is_one_line() {
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     refused(&fifo, "not a regular file");
     let path = file("locked", good.as_bytes());
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::read(&path).is_err() {
         refused(&path, "permission denied"); // root reads it
     }
