@@ -92,9 +92,11 @@ was_set:
 #define HAK_SAME(pointer) ((void)0)
 #endif
 
-HAK_INLINE void *hak_malloc_inline(size_t bytes, void *(*slow)(size_t)) {
+/* `most`: beyond it the caller leaves, HAK_FAST_BYTES or less. */
+enum { HAK_FAST_BYTES = 1024 };
+HAK_INLINE void *hak_malloc_any(size_t bytes, size_t most, void *(*slow)(size_t)) {
     char *heap = (char *)(void *)hak_self;
-    if (HAK_UNLIKELY(bytes > 1024)) return slow(bytes);
+    if (HAK_UNLIKELY(bytes > most)) return slow(bytes);
     size_t rounded = (bytes + 15) & ~(size_t)15;
 #define HAK_BIN ((struct hak_fast_bin *)(void *)(heap + rounded))
     uint64_t word = HAK_BIN->word;
@@ -106,6 +108,8 @@ HAK_INLINE void *hak_malloc_inline(size_t bytes, void *(*slow)(size_t)) {
 #undef HAK_BIN
 }
 
+HAK_INLINE void *hak_malloc_inline(size_t bytes, void *(*slow)(size_t)) { return hak_malloc_any(bytes, HAK_FAST_BYTES, slow); }
+
 /* It only grows, and a caller that holds a block has seen it hold that block. gcc keeps an atomic load out of the
  * comparison, one instruction more; ThreadSanitizer is told the truth. */
 HAK_INLINE size_t hak_window_bytes(void) {
@@ -116,13 +120,13 @@ HAK_INLINE size_t hak_window_bytes(void) {
 #endif
 }
 
-/* `slow_sized`: the caller states a size, which must be that of the block's class here; else `slow` is given, and `other`, as
- * hak_free_other(). */
-HAK_INLINE void hak_free_any(void *block, void (*slow)(void *), void (*other)(void *, struct hak_granule *), size_t bytes,
+/* `window_bytes`: beyond it the caller leaves, hak_window_bytes() or less. `slow_sized`: the caller states a size, which must be
+ * that of the block's class here; else `slow` is given, and `other`, as hak_free_other(). */
+HAK_INLINE void hak_free_any(void *block, size_t window_bytes, void (*slow)(void *), void (*other)(void *, struct hak_granule *), size_t bytes,
                              void (*slow_sized)(void *, size_t)) {
 #define HAK_LEAVE() (slow_sized ? slow_sized(block, bytes) : slow(block))
     uintptr_t offset = (uintptr_t)block - hak_window.base;
-    if (HAK_UNLIKELY(offset >= hak_window_bytes())) return HAK_LEAVE();
+    if (HAK_UNLIKELY(offset >= window_bytes)) return HAK_LEAVE();
     struct hak_fast_record *record = (struct hak_fast_record *)(hak_window.records - (offset >> 11 & ~(uintptr_t)31));
     if (HAK_UNLIKELY(__atomic_load_n(&record->owner, __ATOMIC_RELAXED) != (void *)hak_self))
         return slow_sized ? slow_sized(block, bytes) : other(block, (struct hak_granule *)(void *)record);
@@ -138,8 +142,10 @@ HAK_INLINE void hak_free_any(void *block, void (*slow)(void *), void (*other)(vo
 #undef HAK_LEAVE
 }
 
-HAK_INLINE void hak_free_inline(void *block) { hak_free_any(block, hak_free_slow, hak_free_other, 0, 0); }
-HAK_INLINE void hak_free_sized_inline(void *block, size_t bytes) { hak_free_any(block, 0, 0, bytes, hak_free_sized_slow); }
+HAK_INLINE void hak_free_inline(void *block) { hak_free_any(block, hak_window_bytes(), hak_free_slow, hak_free_other, 0, 0); }
+HAK_INLINE void hak_free_sized_inline(void *block, size_t bytes) {
+    hak_free_any(block, hak_window_bytes(), 0, 0, bytes, hak_free_sized_slow);
+}
 
 #ifdef __cplusplus
 }

@@ -73,16 +73,16 @@ static void every_form_calls_the_programs_own()
 
 static void every_aligned_form_calls_the_programs_own()
 {
-    const std::align_val_t a{256};
-    auto plain = [a](size_t n) { return ::operator new(n, a); };
-    auto array = [a](size_t n) { return ::operator new[](n, a); };
-    auto quiet = [a](size_t n) { return ::operator new(n, a, std::nothrow); };
-    auto quiet_array = [a](size_t n) { return ::operator new[](n, a, std::nothrow); };
-    pair_calls_ours(&live_aligned_count, plain, [a](void *p, size_t n) { ::operator delete(p, n, a); });
-    pair_calls_ours(&live_aligned_count, array, [a](void *p, size_t) { ::operator delete[](p, a); });
-    pair_calls_ours(&live_aligned_count, array, [a](void *p, size_t n) { ::operator delete[](p, n, a); });
-    pair_calls_ours(&live_aligned_count, quiet, [a](void *p, size_t) { ::operator delete(p, a, std::nothrow); });
-    pair_calls_ours(&live_aligned_count, quiet_array, [a](void *p, size_t) { ::operator delete[](p, a, std::nothrow); });
+    static constexpr std::align_val_t a{256};
+    auto plain = [](size_t n) { return ::operator new(n, a); };
+    auto array = [](size_t n) { return ::operator new[](n, a); };
+    auto quiet = [](size_t n) { return ::operator new(n, a, std::nothrow); };
+    auto quiet_array = [](size_t n) { return ::operator new[](n, a, std::nothrow); };
+    pair_calls_ours(&live_aligned_count, plain, [](void *p, size_t n) { ::operator delete(p, n, a); });
+    pair_calls_ours(&live_aligned_count, array, [](void *p, size_t) { ::operator delete[](p, a); });
+    pair_calls_ours(&live_aligned_count, array, [](void *p, size_t n) { ::operator delete[](p, n, a); });
+    pair_calls_ours(&live_aligned_count, quiet, [](void *p, size_t) { ::operator delete(p, a, std::nothrow); });
+    pair_calls_ours(&live_aligned_count, quiet_array, [](void *p, size_t) { ::operator delete[](p, a, std::nothrow); });
 }
 
 static void nothrow_forms_catch_what_the_programs_own_throws()
