@@ -8,6 +8,10 @@
 #include <new>
 #include <vector>
 
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wsized-deallocation" /* that it is missing is what is tested */
+#endif
+
 enum { HEADER = 64 };
 static long live_count, live_aligned_count;
 static bool is_failing;
@@ -30,7 +34,7 @@ void operator delete(void *block) noexcept
 
 void *operator new(size_t size, std::align_val_t alignment)
 {
-    size_t offset = (size_t)alignment > HEADER ? (size_t)alignment : HEADER;
+    size_t offset = (size_t)alignment > HEADER ? (size_t)alignment : (size_t)HEADER;
     if (is_failing) throw std::bad_alloc();
     char *block = (char *)aligned_alloc((size_t)alignment, size + offset);
     if (!block) throw std::bad_alloc();
