@@ -209,8 +209,8 @@ static bool is_standard_error(int fd) {
     return now.inode && now.inode == at_exit.identity.inode && now.device == at_exit.identity.device;
 }
 
-/* Our copy, unless the program has closed it, and perhaps opened a file of its own under its number; then 2, unless that is a
- * file of its own, too. -1: what was standard error at the start is not there any more. */
+/* 2, or our copy of it: whichever still is what standard error was at the start; the program may have closed either, and opened a
+ * file of its own under its number. -1: it is not there any more. */
 static int report_descriptor(void) {
     if (!at_exit.is_asked || is_standard_error(2)) return 2;
     return is_standard_error(at_exit.standard_error) ? at_exit.standard_error : -1;
