@@ -9,7 +9,10 @@ use crate::text;
 use std::fmt::Write as _;
 
 const FREED: u32 = 3;
+const OVERFLOW: u32 = 1;
+const UNDERFLOW: u32 = 2;
 const DOUBLE_FREE: u32 = 4;
+const BY_FREE: u32 = 4;
 const KINDS: [&str; 7] = [
     "misuse of the heap",
     "heap buffer overflow",
@@ -73,7 +76,7 @@ struct Event<'a> {
 
 fn events<'a>(fault: &'a GuardFault, row: Option<&'a GuardRow>) -> Vec<Event<'a>> {
     let deed = deed_of(fault);
-    let mut events = vec![Event { what: deed.1, event: &fault.at, is_exact: fault.access < 4 }];
+    let mut events = vec![Event { what: deed.1, event: &fault.at, is_exact: fault.access < BY_FREE }];
     if let Some(row) = row {
         if row.free.tid != 0 && row.free.time_ns != fault.at.time_ns {
             events.push(Event { what: "freed", event: &row.free, is_exact: false });
@@ -89,16 +92,21 @@ fn deed_of(fault: &GuardFault) -> (&'static str, &'static str) {
 
 fn line(fault: &GuardFault, row: Option<&GuardRow>) -> String {
     let kind = KINDS[fault.kind as usize % KINDS.len()];
-    let mut line = format!("{kind}: {} {:#x}", deed_of(fault).0, fault.address);
+    let is_late = fault.access == BY_FREE && matches!(fault.kind, OVERFLOW | UNDERFLOW);
+    let mut line = if is_late {
+        format!("{kind}, found by free: {:#x} was written to", fault.address)
+    } else {
+        format!("{kind}: {} {:#x}", deed_of(fault).0, fault.address)
+    };
     let Some(row) = row else { return line };
-    let freed = if row.state == FREED && fault.kind != DOUBLE_FREE { "freed " } else { "" };
+    let freed = if row.state == FREED && fault.kind != DOUBLE_FREE && !is_late { "freed " } else { "" };
     let block = format!(
         "a {freed}block of {} at {:#x}",
         text::counted(row.requested_bytes, "byte", "bytes"),
         row.block
     );
     let _ = match fault.address.checked_sub(row.block) {
-        Some(0) if fault.access == 4 => write!(line, ", {block}"),
+        Some(0) if fault.access == BY_FREE => write!(line, ", {block}"),
         Some(offset) => write!(line, ", byte {offset} of {block}"),
         None => {
             write!(line, ", {} before {block}", text::counted(row.block - fault.address, "byte", "bytes"))
@@ -174,7 +182,12 @@ mod tests {
             line(&fault, Some(&row)),
             "use after free: read of 0x1000, byte 0 of a freed block of 100 bytes at 0x1000"
         );
-        (fault.kind, fault.access) = (4, 4);
+        (fault.kind, fault.access, fault.address) = (1, 4, 0x1064);
+        assert_eq!(
+            line(&fault, Some(&row)),
+            "heap buffer overflow, found by free: 0x1064 was written to, byte 100 of a block of 100 bytes at 0x1000"
+        );
+        (fault.kind, fault.address) = (4, 0x1000);
         assert_eq!(line(&fault, Some(&row)), "double free: free of 0x1000, a block of 100 bytes at 0x1000");
         (fault.kind, fault.access) = (u32::MAX, u32::MAX);
         assert!(!line(&fault, None).is_empty());
