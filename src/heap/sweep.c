@@ -14,9 +14,9 @@
 #include "os/os.h"
 #include "rules/options.h"
 
-enum { STEP_MS = 20, TICKS = 1 << 21, CHUNKS_PER_100_MS = 64, CLOCK_STEP_MAX = 16 * HAK_VISIT_CLOCK };
+enum { STEP_MS = 20, HAND_ONE = 1 << 16, TICKS = 1 << 21, CHUNKS_PER_100_MS = 64, CLOCK_STEP_MAX = 16 * HAK_VISIT_CLOCK };
 
-static hak_atomic_u64 last_ms, hand;
+static hak_atomic_u64 last_ms, hand; /* chunks times HAND_ONE: in a small heap a step goes less than one chunk's way */
 
 void (*hak_sweep_on_tick)(uint64_t now_ms), (*hak_sweep_on_pools)(uint64_t now_ms);
 
@@ -50,11 +50,10 @@ static HAK_NOINLINE void sweep_step(struct hak_heap *heap, uint64_t now, uint64_
         hak_window_set(HAK_OPT(word_bytes));
     }
     uint64_t elapsed = now - last, period = hak_purge_delay_ms(), top = hak_load_acquire(&hak_chunk_top);
-    uint64_t count = period ? (top * elapsed + period - 1) / period : top;
-    uint64_t most = 1 + CHUNKS_PER_100_MS * elapsed / 100;
-    if (count > top) count = top;
-    if (count > most) count = most;
-    uint64_t at = hak_add(&hand, count), slabs = 0;
+    uint64_t way = elapsed < period ? top * HAND_ONE * elapsed / period : top * HAND_ONE;
+    uint64_t most = HAND_ONE + CHUNKS_PER_100_MS * HAND_ONE * elapsed / 100;
+    if (way > most) way = most;
+    uint64_t before = hak_add(&hand, way), at = before / HAND_ONE, count = (before + way) / HAND_ONE - at, slabs = 0;
     if (top && at / top != (at + count) / top) hak_heap_each(steal_from_idle, &now); /* once round */
     for (uint64_t i = 0; i < count; i++) sweep_chunk((at + i) % top, false, &slabs);
     HAK_COUNT(&heap->counters, sweep_slab, slabs);

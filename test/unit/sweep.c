@@ -110,6 +110,35 @@ static void visits_return_what_stays_free(void **state) {
     AUDIT();
 }
 
+static void chores_for_ms(struct hak_heap *heap, uint64_t ms) {
+    for (uint64_t end = hak_os_clock_ms() + ms; hak_os_clock_ms() < end;) {
+        usleep(5000);
+        heap->tick = 0;
+        hak_visit_chores(heap);
+    }
+}
+
+/* In a heap of few chunks a step is less than one chunk's way: each once went a whole one, round in 20 ms. */
+static void nothing_goes_back_before_one_delay(void **state) {
+    (void)state;
+    hak_options.free_max_mb = 1000;
+    hak_options.purge_delay_ms = 2000;
+    struct hak_heap *heap = heap_make();
+    take_all(heap, 17);
+    chores_for_ms(heap, 50); /* the hand is where it should be by now */
+    uint64_t start_ms = hak_os_clock_ms();
+    for (unsigned i = 0; i < BLOCKS; i++) block_give(heap, blocks[i]);
+    uint64_t before = hak_load_relaxed(&hak_purge.returned_bytes);
+    chores_for_ms(heap, 400);
+    uint64_t after = hak_load_relaxed(&hak_purge.returned_bytes);
+    if (hak_os_clock_ms() - start_ms < 1900) assert_int_equal(after, before);
+    hak_options.purge_delay_ms = 800;
+    hak_options.free_max_mb = 6;
+    hak_heap_collect(heap);
+    heap_end(heap);
+    AUDIT();
+}
+
 static void excess_is_taken_from_slabs_too(void **state) {
     (void)state;
     hak_options.free_max_mb = 1000;
@@ -176,6 +205,7 @@ int main(void) {
         cmocka_unit_test(a_collection_reaches_dead_heaps),
         cmocka_unit_test(a_sweep_returns_other_heaps_pages),
         cmocka_unit_test(visits_return_what_stays_free),
+        cmocka_unit_test(nothing_goes_back_before_one_delay),
         cmocka_unit_test(excess_is_taken_from_slabs_too),
         cmocka_unit_test(no_block_goes_out_on_a_page_that_is_marked_as_returned),
         cmocka_unit_test(a_counter_that_is_set_back_does_not_end_the_sweep),
