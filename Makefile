@@ -48,6 +48,7 @@ figures: product ## every figure of docs/figures.md, measured here
 seeing: product ## a redis server of 2 GB recorded: its pauses, the report's time, throughput
 	@scripts/setup demo
 	python3 bench/attach.py --build $(BUILD) --json build/attach.json
+	python3 bench/turns.py --build $(BUILD) --redis --turns 2400
 
 soak: product ## threads, forks and signals until interrupted; SECONDS=N for a fixed time
 	@scripts/setup test

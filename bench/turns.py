@@ -116,6 +116,7 @@ def main():
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--turns", type=int, default=160, help="of each row; about 0.1 s each")
     parser.add_argument("--redis", action="store_true", help="redis-server instead, which redis-benchmark fills; a thousand turns or more")
+    parser.add_argument("--check", action="store_true", help="fail if the mean, by precision, is under 0.99")
     parser.add_argument("rows", nargs="*", metavar="WORKLOAD")
     options = parser.parse_args()
     build = os.path.abspath(options.build)
@@ -137,6 +138,8 @@ def main():
     plain = statistics.fmean(one for one, _ in found)
     print(f"| mean, by precision | {math.exp(mean):.4f} | {1 / math.sqrt(sum(weights)):.4f} |")
     print(f"| plain geometric mean | {math.exp(plain):.4f} | {math.sqrt(sum(error ** 2 for _, error in found)) / len(found):.4f} |")
+    if options.check and math.exp(mean) < 0.99:
+        sys.exit("turns.py: throughput while recorded: under 0.99")
 
 
 main()
