@@ -58,8 +58,9 @@ unsigned hak_stack_walk(struct hak_stack_here here, struct hak_stack_bounds *bou
     unsigned count = 0;
     pc[count] = here.address;
     slot[count++] = here.stack - sizeof(uintptr_t);
+    /* no sum with `frame`: it is whatever the caller has in that register, -8 as well */
     while (count < HAK_STACK_FRAMES_MAX && frame >= least && frame % sizeof(uintptr_t) == 0 &&
-           frame + 2 * sizeof(uintptr_t) <= bounds->high) {
+           frame < bounds->high && bounds->high - frame >= 2 * sizeof(uintptr_t)) {
         const uintptr_t *at = (const uintptr_t *)frame;
         if (at[1] < 4096) break;
         pc[count] = at[1];

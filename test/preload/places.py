@@ -116,8 +116,8 @@ def run(words, before=None, pass_error=True, **options):
                           stderr=subprocess.PIPE if pass_error else None, preexec_fn=before, text=True, timeout=60)
 
 
-def own_children(folder, words, name, option):
-    """The shell's process becomes the program, so that it knows the program's number beforehand."""
+def run_behind_link(folder, words, name, option):
+    """With a link where it will write first; the shell becomes the program, and so knows its number beforehand."""
     link = f'ln -s "$1" "$2.{name}"; shift 2; exec "$@"'.replace("PID", "$$")
     return run(["env", "-u", "LD_PRELOAD", "sh", "-c", link.replace('exec "$@"', 'LD_PRELOAD="$HAK_LIBRARY" exec "$@"'), "sh",
                 os.path.join(folder, "victim"), os.path.join(folder, "out"), *words], HAK_LIBRARY=library, **option)
@@ -135,7 +135,7 @@ def main():
         for variable, name in (("HAKMEM_REPORT", "PID.new"), ("HAKMEM_RECORD", "PID~")):
             with open(victim, "w", encoding="utf-8") as file:
                 file.write("important")
-            done = own_children(folder, [allocates], name, {variable: out})
+            done = run_behind_link(folder, [allocates], name, {variable: out})
             with open(victim, encoding="utf-8") as file:
                 expect(file.read() == "important", f"{variable}: a link in the way was followed")
             expect(done.returncode == 0 and os.path.isfile(out) and not os.path.islink(out) and os.path.getsize(out) > 100,
