@@ -1,6 +1,6 @@
 /* unwind.c - one call stack, by frame pointers or by the unwinder.
  *
- * Frame pointers are followed only within the mapping that the thread's stack lies in. Whether they lead anywhere is
+ * Frame pointers are followed only within the mapping that the thread's stack lies in, up to its first frame. Whether they lead anywhere is
  * learnt for each caller: its first few stacks are had by the unwinder and compared (stack.c).
  *
  * The unwinder is libgcc's, a copy under names of ours (cmake/library.cmake): nothing to load when recording starts in a
@@ -14,6 +14,7 @@
 #include "os/descriptor.h"
 #include "os/mappings.h"
 #include "os/os.h"
+#include "os/stack.h"
 
 #include <unwind.h>
 
@@ -46,9 +47,11 @@ bool hak_stack_bounds_find(struct hak_stack_bounds *bounds, uintptr_t address) {
     if (fd < 0) return false;
     int asked = hak_os_mapping(fd, address, &bounds->low, &bounds->high);
     hak_os_close(fd);
-    if (asked >= 0) return asked == 1;
-    hak_os_mappings(text, sizeof text, mapping_look, &wanted);
-    return wanted.found;
+    if (asked < 0) hak_os_mappings(text, sizeof text, mapping_look, &wanted);
+    /* What lies above the thread's first frame in the same mapping is no stack, and may be unmapped at any time. */
+    uintptr_t top = hak_os_stack_top();
+    if (address < top && top < bounds->high) bounds->high = top;
+    return asked < 0 ? wanted.found : asked == 1;
 }
 
 /* --- frame pointers --- */

@@ -9,6 +9,8 @@
 
 #include "../../src/watch/published.h"
 
+#include <pthread.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 extern struct hak_published hakmem_published __attribute__((weak));
@@ -83,15 +85,43 @@ static uintptr_t value_of(int which)
     return which < COUNT ? values[which] : (uintptr_t)1 << 63 >> (which - COUNT);
 }
 
+/* A thread's stack, and what was mapped above it and is no more. */
+enum { STACK_BYTES = 1 << 20 };
+static char *room;
+
+static void *above_the_stack(void *argument)
+{
+    value = (uintptr_t)room + 2 * STACK_BYTES; /* within the mapping while the stack's bounds are found */
+    for (int i = 0; i < 100; i++)
+        free(malloc(4000));
+    EXPECT(hakmem_published.samples > 0);
+    REQUIRE(munmap(room + STACK_BYTES, 3 * STACK_BYTES) == 0);
+    no_harm();
+    return argument;
+}
+
+static void unmapped_memory_is_no_harm(void)
+{
+    room = (char *)mmap(NULL, 4 * STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(room != (char *)MAP_FAILED);
+    pthread_attr_t attributes;
+    pthread_t thread;
+    REQUIRE(pthread_attr_init(&attributes) == 0 && pthread_attr_setstack(&attributes, room, STACK_BYTES) == 0);
+    REQUIRE(pthread_create(&thread, &attributes, above_the_stack, NULL) == 0);
+    pthread_join(thread, NULL);
+}
+
 /* Each value in a process of its own: a caller whose frame pointers lead nowhere is not tried again. */
 int main(int count, char **words)
 {
-    enum { VALUES = 40 };
+    enum { ABOVE = 40, VALUES };
     if (!&hakmem_published)
         return EXPECT_SKIPPED;
     if (count == 2) {
-        value = value_of(atoi(words[1]));
-        RUN(no_harm);
+        int which = atoi(words[1]);
+        value = value_of(which);
+        if (which == ABOVE) RUN(unmapped_memory_is_no_harm);
+        else RUN(no_harm);
         return expect_failure_count != 0;
     }
     setenv("HAKMEM_RECORD", "/dev/null", 1);
@@ -107,7 +137,7 @@ int main(int count, char **words)
         }
         int status = 0;
         REQUIRE(child > 0 && waitpid(child, &status, 0) == child);
-        EXPECT_SAY(status == 0, "%#zx in the register: status %#x", (size_t)value_of(i), status);
+        EXPECT_SAY(status == 0, "case %d, %#zx in the register: status %#x", i, i == ABOVE ? 0 : (size_t)value_of(i), status);
     }
     return expect_failure_count != 0;
 }
