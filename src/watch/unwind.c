@@ -1,7 +1,7 @@
 /* unwind.c - one call stack, by frame pointers or by the unwinder.
  *
- * Frame pointers are followed only within the mapping that the thread's stack lies in, up to its first frame. Whether they lead anywhere is
- * learnt for each caller: its first few stacks are had by the unwinder and compared (stack.c).
+ * Frame pointers are followed only within the mapping that the thread's stack lies in, up to its first frame. Whether
+ * they lead anywhere is learnt for each caller: its first few stacks are had by the unwinder and compared (stack.c).
  *
  * The unwinder is libgcc's, a copy under names of ours (cmake/library.cmake): nothing to load when recording starts in a
  * running process, and no lock where glibc has _dl_find_object (2.35).
