@@ -87,7 +87,7 @@ static HAK_NOINLINE void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
  * the first of slow ones looks at once from then on, for there may be three a second. */
 void hak_sweep_clock(struct hak_heap *heap) {
     uint64_t ticks = hak_os_ticks();
-    if (ticks - heap->ticks_seen > TICKS / 8) heap->clock_step = HAK_VISIT_CLOCK;
+    if (ticks - heap->ticks_seen > TICKS) heap->clock_step = HAK_VISIT_CLOCK;
     else if (heap->clock_step < CLOCK_STEP_MAX) heap->clock_step *= 2;
     heap->clock_in = heap->clock_step;
     heap->ticks_seen = ticks;

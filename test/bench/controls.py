@@ -23,6 +23,7 @@ SHIMS = os.path.join(ROOT, "bench", "shims")
 FLAGS = ["-O2", "-g", "-fPIC", "-shared", "-ftls-model=initial-exec", "-fno-builtin", "-pthread"]
 HOT, HEAP = "tiny_hot/64", "heap_build/512"   # one malloc and one free an operation; a heap of small blocks
 PAIRS, PAIRS_CALLS = "pairs/1024", 2           # fewer of them; calls an operation
+TIMES = 12                                    # HAKMEM is counted, at most
 BAD = {"crash": "crashed", "hang": "hangs", "garbage": "garbage", "overlap": "ended with status 1", "foreign": "not loaded"}
 
 
@@ -114,14 +115,19 @@ def wastes_show(control):
     slow = control.shim("waste", "slow", turns=150, ns=0, percent=0)
     fat = control.shim("waste", "fat", turns=0, ns=0, percent=100)
     same = os.path.join(control.build, "libhakmem.so")
-    rows, text = control.bench([HOT], {"glibc": None, "slow": slow, "twin": same}, "--rounds", "3")
-    cells = rows[HOT]
+    for rounds in ("3", "9", "27"): # a shared machine may be busy for as long as three take
+        rows, text = control.bench([HOT], {"glibc": None, "slow": slow, "twin": same}, "--rounds", rounds)
+        cells = rows[HOT]
+        if errors(control, cells):
+            break
+        waste, tie = ns_least(cells["slow"]) / ns_least(cells["glibc"]), ns_least(cells["twin"]) / ns_least(cells["hakmem"])
+        if waste > 4 and 0.6 <= tie <= 1.67:
+            break
     if not errors(control, cells):
-        control.expect(ns_least(cells["slow"]) > 4 * ns_least(cells["glibc"]),
-                       f"300 turns of a loop an operation: {ns_least(cells['glibc']):.1f} -> "
-                       f"{ns_least(cells['slow']):.0f} ns, more than four times as long")
+        control.expect(waste > 4, f"300 turns of a loop an operation: {ns_least(cells['glibc']):.1f} -> "
+                                  f"{ns_least(cells['slow']):.0f} ns, more than four times as long")
         control.within(peak_kb(cells["slow"]) / peak_kb(cells["glibc"]), 0.8, 1.25, "its memory, of glibc's")
-        control.within(ns_least(cells["twin"]) / ns_least(cells["hakmem"]), 0.6, 1.67, "the same library twice, time")
+        control.within(tie, 0.6, 1.67, "the same library twice, time")
         control.within(peak_kb(cells["twin"]) / peak_kb(cells["hakmem"]), 0.8, 1.25, "the same library twice, memory")
         control.expect("slow" in text and "twin" in text, "the table names them")
     rows, _ = control.bench([HEAP], {"glibc": None, "fat": fat}, "--rounds", "3")
@@ -140,7 +146,8 @@ def counts_agree(control):
     slow = control.shim("waste", "slow", turns=turns, ns=0, percent=0)
     slower = control.shim("waste", "slower", turns=2 * turns, ns=0, percent=0)
     hakmem = os.path.join(control.build, "libhakmem.so")
-    allocators = {"slow": slow, "slow_again": slow, "slower": slower, "twin": hakmem, "triplet": hakmem}
+    twins = ("hakmem", "twin", "triplet")
+    allocators = {"slow": slow, "slow_again": slow, "slower": slower, **dict.fromkeys(twins[1:], hakmem)}
     rows, _ = control.bench([HOT], allocators, "--rounds", "1", "--count")
     cells = rows[HOT]
     if errors(control, cells):
@@ -154,8 +161,14 @@ def counts_agree(control):
     control.within(added, 1.9, 4.1, "instructions a turn of the wasted loop (2 to 4 of them)")
     control.within(abs(added - round(added)), 0, 0.05, "of that, what is no whole instruction")
     control.within(instructions["slow_again"] / instructions["slow"], 0.9999, 1.0001, "the same shim twice, instructions")
-    least, next_least = sorted(instructions[name] for name in ("hakmem", "twin", "triplet"))[:2] # as laws/instructions does
-    control.within(next_least / least, 0.999, 1.001, "HAKMEM again, instructions, the least of three")
+    # HAKMEM looks at the clock by the clock, and callgrind's time is the machine's: the least of up to twelve, as laws/instructions.
+    counts = [instructions[name] for name in twins]
+    while (ratio := sorted(counts)[1] / min(counts)) > 1.001 and len(counts) < TIMES:
+        rows, _ = control.bench([HOT], dict.fromkeys(twins[1:], hakmem), "--rounds", "1", "--count")
+        if errors(control, rows[HOT]):
+            return
+        counts += [rows[HOT][name]["counts"]["total"]["instructions"] for name in twins]
+    control.within(ratio, 0.999, 1.001, f"HAKMEM again, instructions, the two least of {len(counts)}")
 
 
 def bad_ones_are_told(control):
