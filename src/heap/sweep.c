@@ -1,11 +1,14 @@
 /* sweep.c - time: free pages that stay unused go back to the kernel, on visits.
  *
  * A hand goes round the chunks, once per purge_delay_ms. What it finds free and resident, and found so the
- * last time round too, is returned: a page goes back between one and two delays after it was freed.
+ * last time round too, is returned: a page goes back between one and two delays after it was freed. After a pause
+ * without visits the hand makes up for it in steps of CHUNKS_A_STEP, so that no visit waits for a whole round, and passes by
+ * a chunk that it came to a moment ago.
  *
  * Threads:   whoever visits when the next step is due; the step is claimed by a CAS on its time. Slabs of
  *            other heaps are reached through the chunks and claimed; nothing of them is changed but pages.
- * Measured:  a step looks at 64 chunks per 100 ms at most: about 1% of one core in the largest heaps.
+ * Measured:  a step looks at 64 chunks per 100 ms at most: about 1% of one core in the largest heaps. The first visit after
+ *            three seconds, 1 GB of small blocks, a quarter of them free: 2.6 to 10 ms with a round at once, 0.4 to 0.8 in steps.
  */
 #include "heap/kept.h"
 
@@ -14,9 +17,11 @@
 #include "os/os.h"
 #include "rules/options.h"
 
-enum { STEP_MS = 20, HAND_ONE = 1 << 16, TICKS = 1 << 21, CHUNKS_PER_100_MS = 64, CLOCK_STEP_MAX = 16 * HAK_VISIT_CLOCK };
+enum { STEP_MS = 20, HAND_ONE = 1 << 16, TICKS = 1 << 21, CHUNKS_PER_100_MS = 64, CHUNKS_A_STEP = 32,
+       CLOCK_STEP_MAX = 16 * HAK_VISIT_CLOCK };
 
-static hak_atomic_u64 last_ms, hand; /* chunks times HAND_ONE: in a small heap a step goes less than one chunk's way */
+static hak_atomic_u64 last_ms, told_ms;
+static hak_atomic_u64 hand; /* chunks times HAND_ONE: in a small heap a step goes less than one chunk's way */
 
 void (*hak_sweep_on_tick)(uint64_t now_ms), (*hak_sweep_on_pools)(uint64_t now_ms);
 
@@ -42,6 +47,15 @@ static void steal_from_idle(struct hak_heap *heap, void *now_ms) {
     if (*(uint64_t *)now_ms - hak_load_relaxed(&heap->kept_ms) >= 2 * hak_purge_delay_ms()) hak_kept_steal(heap);
 }
 
+/* The hand came by less than three quarters of a round ago: what was freed since would look as if it had been free for long. */
+static bool is_too_soon(size_t number, uint64_t now, uint64_t period) {
+    if (!hak_unit_ready(number)) return true;
+    struct hak_chunk *chunk = hak_chunk_at(number);
+    if ((uint32_t)now - hak_load_relaxed(&chunk->looked_ms) < period * 3 / 4) return true;
+    hak_store_relaxed(&chunk->looked_ms, (uint32_t)now);
+    return false;
+}
+
 /* The caller has moved the step's time on from `last` to `now`. */
 static HAK_NOINLINE void sweep_step(struct hak_heap *heap, uint64_t now, uint64_t last) {
     static hak_atomic_u64 word_bytes = HAK_WORD_BYTES; /* what the windows were made for; the option may change at any time */
@@ -53,10 +67,18 @@ static HAK_NOINLINE void sweep_step(struct hak_heap *heap, uint64_t now, uint64_
     uint64_t way = elapsed < period ? top * HAND_ONE * elapsed / period : top * HAND_ONE;
     uint64_t most = HAND_ONE + CHUNKS_PER_100_MS * HAND_ONE * elapsed / 100;
     if (way > most) way = most;
+    if (way > CHUNKS_A_STEP * HAND_ONE) { /* the rest is due at the next tick */
+        uint64_t rest_ms = (elapsed < period ? elapsed : period) * (way - CHUNKS_A_STEP * HAND_ONE) / way;
+        way = CHUNKS_A_STEP * HAND_ONE;
+        hak_cas(&last_ms, &(uint64_t){ now }, now - rest_ms);
+    }
     uint64_t before = hak_add(&hand, way), at = before / HAND_ONE, count = (before + way) / HAND_ONE - at, slabs = 0;
     if (top && at / top != (at + count) / top) hak_heap_each(steal_from_idle, &now); /* once round */
-    for (uint64_t i = 0; i < count; i++) sweep_chunk((at + i) % top, false, &slabs);
+    for (uint64_t i = 0; i < count; i++)
+        if (!is_too_soon((at + i) % top, now, period)) sweep_chunk((at + i) % top, false, &slabs);
     HAK_COUNT(&heap->counters, sweep_slab, slabs);
+    if (now - hak_load_relaxed(&told_ms) < STEP_MS) return; /* the hand makes up for lost time */
+    hak_store_relaxed(&told_ms, now);
     void (*on_tick)(uint64_t) = __atomic_load_n(&hak_sweep_on_tick, __ATOMIC_ACQUIRE);
     if (on_tick) on_tick(now);
     void (*on_pools)(uint64_t) = __atomic_load_n(&hak_sweep_on_pools, __ATOMIC_RELAXED);

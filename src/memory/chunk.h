@@ -23,6 +23,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_chunk {
     hak_atomic_u64 cold;   /* free and dirty at the last sweep already */
     hak_atomic_u64 ever;   /* granules that were returned once: touching them again is counted */
     hak_atomic_u32 returned_ms;   /* when pages of it were last returned */
+    hak_atomic_u32 looked_ms;     /* when the sweep last came by */
     _Atomic(uint8_t) data_state;  /* region.c: are its granules mapped? */
     _Atomic(uint8_t) rows_used;   /* its metadata may be resident */
     _Atomic(uint8_t) huge;        /* halves in which the kernel may use huge pages */

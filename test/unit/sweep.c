@@ -110,6 +110,12 @@ static void visits_return_what_stays_free(void **state) {
     AUDIT();
 }
 
+/* Not longer because of what the tests before touched again. */
+static void delay_is(unsigned ms) {
+    hak_options.purge_delay_ms = ms;
+    hak_store_relaxed(&hak_purge.delay_ms, 0);
+}
+
 static void chores_for_ms(struct hak_heap *heap, uint64_t ms) {
     for (uint64_t end = hak_os_clock_ms() + ms; hak_os_clock_ms() < end;) {
         usleep(5000);
@@ -135,6 +141,64 @@ static void nothing_goes_back_before_one_delay(void **state) {
     hak_options.purge_delay_ms = 800;
     hak_options.free_max_mb = 6;
     hak_heap_collect(heap);
+    heap_end(heap);
+    AUDIT();
+}
+
+/* After a pause the hand has a whole round to make up for; what it then passed is not passed again at once. */
+static void nothing_goes_back_right_after_a_pause(void **state) {
+    (void)state;
+    enum { CHUNKS = 10 };
+    hak_options.free_max_mb = 1000;
+    size_t spans[CHUNKS], dirty;
+    for (unsigned i = 0; i < CHUNKS; i++) spans[i] = hak_span_take(HAK_CHUNK_GRANULES, 1, &dirty);
+    delay_is(400);
+    struct hak_heap *heap = heap_make();
+    chores_for_ms(heap, 50);
+    usleep(900000);
+    uint64_t start_ms = hak_os_clock_ms(), before = hak_load_relaxed(&hak_purge.returned_bytes);
+    for (unsigned i = 0; i < CHUNKS; i++)
+        if (spans[i] != HAK_NO_GRANULE) hak_span_give(spans[i], HAK_CHUNK_GRANULES, HAK_SPAN_DIRTY);
+    chores_for_ms(heap, 250);
+    uint64_t after = hak_load_relaxed(&hak_purge.returned_bytes);
+    if (hak_os_clock_ms() - start_ms < 290) assert_int_equal(after, before);
+    hak_options.purge_delay_ms = 800;
+    hak_options.free_max_mb = 6;
+    hak_heap_collect(heap);
+    heap_end(heap);
+    AUDIT();
+}
+
+static unsigned looked_at_since(uint64_t start_ms, uint64_t now_ms) {
+    unsigned count = 0;
+    for (size_t number = 0; number < hak_load_relaxed(&hak_chunk_top); number++)
+        count += hak_unit_ready(number) &&
+                 (uint32_t)now_ms - hak_load_relaxed(&hak_chunk_at(number)->looked_ms) <= now_ms - start_ms;
+    return count;
+}
+
+/* One visit of a program with a gigabyte once took 3 ms after a pause. */
+static void a_round_is_made_up_for_in_steps(void **state) {
+    (void)state;
+    enum { CHUNKS = 150, AT_MOST = 34 };
+    size_t spans[CHUNKS], dirty;
+    for (unsigned i = 0; i < CHUNKS; i++) {
+        spans[i] = hak_span_take(HAK_CHUNK_GRANULES, 1, &dirty);
+        if (spans[i] == HAK_NO_GRANULE) fail_msg("no address space");
+    }
+    delay_is(100);
+    struct hak_heap *heap = heap_make();
+    chores_for_ms(heap, 50);
+    usleep(500000);
+    uint64_t start_ms = hak_os_clock_ms();
+    heap->tick = 0;
+    hak_visit_chores(heap);
+    unsigned at_once = looked_at_since(start_ms, hak_os_clock_ms());
+    assert_in_range(at_once, 1, AT_MOST);
+    for (unsigned i = 0; i < 1000 && looked_at_since(start_ms, hak_os_clock_ms()) < CHUNKS; i++) chores_for_ms(heap, 1);
+    assert_true(looked_at_since(start_ms, hak_os_clock_ms()) >= CHUNKS);
+    for (unsigned i = 0; i < CHUNKS; i++) hak_span_give(spans[i], HAK_CHUNK_GRANULES, HAK_SPAN_AS_IT_WAS);
+    hak_options.purge_delay_ms = 800;
     heap_end(heap);
     AUDIT();
 }
@@ -206,6 +270,8 @@ int main(void) {
         cmocka_unit_test(a_sweep_returns_other_heaps_pages),
         cmocka_unit_test(visits_return_what_stays_free),
         cmocka_unit_test(nothing_goes_back_before_one_delay),
+        cmocka_unit_test(nothing_goes_back_right_after_a_pause),
+        cmocka_unit_test(a_round_is_made_up_for_in_steps),
         cmocka_unit_test(excess_is_taken_from_slabs_too),
         cmocka_unit_test(no_block_goes_out_on_a_page_that_is_marked_as_returned),
         cmocka_unit_test(a_counter_that_is_set_back_does_not_end_the_sweep),
