@@ -1,7 +1,10 @@
 /* chunk.c - spans by bit search in chunk words.
  *
  * Threads:   any, without locks: a span inside a chunk is one CAS, a run of chunks a loop of CASes with
- *            rollback. The hints are hints: a stale one costs a longer search, never a wrong answer.
+ *            rollback. A bit of `room` that is set and should not be costs a longer search; the other way round it would
+ *            hide a chunk. Who frees clears `used`, then reads the bit; who clears the bit reads `used` again after; all
+ *            four are seq_cst, so that one of the two sees the other.
+ * Measured:  malloc and free of 3 MB blocks at random in a heap of 16 GB: 14 us with hints where searches begin, NEW us with bits.
  * Rejected:  free lists of spans by size: they need locks, and the lowest address first is what keeps the
  *            top of the window empty.
  */
@@ -13,25 +16,55 @@
 
 hak_atomic_u64 hak_chunk_top;
 
-/* Chunks below hint[k] have no room for a span of class k: 1, 2, 3, 4, up to 8, 16, 32, 64 granules. */
-enum { HINTS = 8 };
-static HAK_ALIGNED(HAK_LINE) hak_atomic_u32 hint[HINTS];
+/* May a chunk have room for least[k] granules in a row? In a window of more than TABLE chunks those a multiple of it apart share
+ * a bit. A chunk that the top passed before it was ready counts as free as a whole, for runs of chunks. */
+enum { SIZES = 16, TABLE = 1 << 18, GROUP = 64 };
+static const unsigned char least[SIZES] = { 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, HAK_CHUNK_GRANULES };
+static HAK_ALIGNED(2 * HAK_LINE) struct {
+    hak_atomic_u64 for_least[SIZES];
+} room[TABLE / GROUP];
 
-static unsigned hint_for(size_t count) {
-    return count <= 4 ? (unsigned)count - 1 : count <= 8 ? 4 : count <= 16 ? 5 : count <= 32 ? 6 : 7;
+/* The last of the sizes that `count` granules need at least. */
+static unsigned size_of(size_t count) {
+    unsigned k = count <= 4 ? (unsigned)count - 1 : 4;
+    while (k + 1 < SIZES && least[k + 1] <= count) k++;
+    return k;
 }
 
-/* Only for those that fit: else each block given back would send the next larger one through the whole heap again. Who reads
- * `used` while another holds a part of it for a moment leaves the hint to him, who gives that back. */
-void hak_span_hint(size_t chunk) {
-    static const unsigned char least[HINTS] = { 1, 2, 3, 4, 5, 9, 17, 33 };
-    uint64_t room = ~hak_load_relaxed(&hak_chunk_at(chunk)->used);
-    for (unsigned k = 0; k < HINTS; k++) {
-        if (!hak_word_runs(room, least[k])) return; /* nor a longer one */
-        uint32_t seen = hak_load_relaxed(&hint[k]);
-        while (seen > chunk && !hak_cas_weak(&hint[k], &seen, (uint32_t)chunk)) {
-        }
+static hak_atomic_u64 *room_word(size_t number, unsigned k) { return &room[number % TABLE / GROUP].for_least[k]; }
+
+static bool is_ready(size_t number) { return hak_unit_ready(number) && hak_chunk_ready(number); }
+
+static void room_set(size_t number, unsigned k) {
+    hak_atomic_u64 *word = room_word(number, k);
+    uint64_t bit = UINT64_C(1) << number % GROUP;
+    if (!(atomic_load(word) & bit)) atomic_fetch_or(word, bit);
+}
+
+/* Who reads `used` while another holds a part of it for a moment leaves the bit to him, who gives that back. */
+void hak_span_room(size_t number) {
+    uint64_t free = ~hak_load_relaxed(&hak_chunk_at(number)->used);
+    for (unsigned k = 0; k < SIZES && hak_word_runs(free, least[k]); k++) room_set(number, k);
+}
+
+/* Nothing was found in these chunks. */
+static void room_clear(size_t number, unsigned k, size_t top) {
+    hak_atomic_u64 *word = room_word(number, k);
+    atomic_fetch_and(word, ~(UINT64_C(1) << number % GROUP));
+    for (number %= TABLE; number < top; number += TABLE) {
+        bool is_there = is_ready(number);
+        if (!is_there && k == SIZES - 1) room_set(number, k);
+        if (is_there && hak_word_runs(~atomic_load(&hak_chunk_at(number)->used), least[k])) room_set(number, k);
     }
+}
+
+/* The first chunk from `number` on that may have room; the top when there is none. */
+static size_t room_next(size_t number, unsigned k, size_t top) {
+    for (size_t at = number; at < top; at += GROUP - at % GROUP) {
+        uint64_t bits = atomic_load(room_word(at, k)) >> at % GROUP;
+        if (bits) return at + hak_word_first(bits);
+    }
+    return number < top ? top : number;
 }
 
 /* The chunks become ready and top moves past them. */
@@ -39,6 +72,8 @@ static enum hak_ready chunks_reach(size_t number, size_t count) {
     uint64_t top = hak_load_acquire(&hak_chunk_top);
     enum hak_ready ready = hak_region_make_ready(number, count);
     if (ready != HAK_READY) return ready;
+    for (size_t i = 0; i < count; i++) hak_span_room(number + i); /* before anybody looks for it below the top */
+    for (size_t gap = top; gap < number; gap++) room_set(gap, SIZES - 1);
     while (top < number + count && !hak_cas_weak(&hak_chunk_top, &top, number + count)) {
     }
     return HAK_READY;
@@ -73,12 +108,14 @@ static size_t take_in_chunk(size_t number, unsigned count, uint64_t starts_allow
     }
 }
 
-/* In chunks [from, to) that are ready. */
-static size_t take_between(size_t from, size_t to, size_t count, uint64_t allowed, size_t *dirty_granules) {
-    for (size_t number = from; number < to; number++) {
-        if (!hak_unit_ready(number) || !hak_chunk_ready(number)) continue;
+/* Below the top. */
+static size_t take_there(size_t count, uint64_t allowed, size_t top, size_t *dirty_granules) {
+    unsigned k = size_of(count);
+    for (size_t number = room_next(0, k, top); number < top; number = room_next(number + 1, k, top)) {
+        if (!is_ready(number)) continue;
         size_t granule = take_in_chunk(number, (unsigned)count, allowed, dirty_granules);
         if (granule != HAK_NO_GRANULE) return granule;
+        if (!hak_word_runs(~hak_load_relaxed(&hak_chunk_at(number)->used), least[k])) room_clear(number, k, top);
     }
     return HAK_NO_GRANULE;
 }
@@ -87,18 +124,9 @@ enum { TURNS_MAX = 200 };
 
 static size_t take_small(size_t count, size_t align, size_t *dirty_granules) {
     uint64_t allowed = align > 1 ? hak_word_multiples((unsigned)align) : ~UINT64_C(0);
-    unsigned k = hint_for(count);
-    size_t from = hak_load_relaxed(&hint[k]), top = hak_load_acquire(&hak_chunk_top);
-    size_t granule = take_between(from, top, count, allowed, dirty_granules);
-    if (granule != HAK_NO_GRANULE) {
-        uint32_t seen = (uint32_t)from;
-        if (granule / HAK_CHUNK_GRANULES > from && align <= 1) hak_cas(&hint[k], &seen, (uint32_t)(granule / HAK_CHUNK_GRANULES));
-        return granule;
-    }
-    if (count > 4 && from > 0) { /* a smaller span of this hint's class may still fit below */
-        granule = take_between(0, from < top ? from : top, count, allowed, dirty_granules);
-        if (granule != HAK_NO_GRANULE) return granule;
-    }
+    size_t top = hak_load_acquire(&hak_chunk_top);
+    size_t granule = take_there(count, allowed, top, dirty_granules);
+    if (granule != HAK_NO_GRANULE) return granule;
     /* New chunks, past those in other hands and foreign ones; `refused` by the kernel ends it. A chunk has room for many threads:
      * one that somebody maps just now is waited for, some 20 ms at most; he may be gone. */
     unsigned turn = 0;
@@ -118,8 +146,9 @@ static size_t take_small(size_t count, size_t align, size_t *dirty_granules) {
 
 bool hak_span_next_is_clean(size_t count) {
     size_t top = hak_load_acquire(&hak_chunk_top);
-    for (size_t number = hak_load_relaxed(&hint[hint_for(count)]); number < top; number++) {
-        if (!hak_unit_ready(number) || !hak_chunk_ready(number)) continue;
+    unsigned k = size_of(count);
+    for (size_t number = room_next(0, k, top); number < top; number = room_next(number + 1, k, top)) {
+        if (!is_ready(number)) continue;
         struct hak_chunk *chunk = hak_chunk_at(number);
         uint64_t starts = hak_word_runs(~hak_load_relaxed(&chunk->used), (unsigned)count);
         if (starts) return !(hak_load_relaxed(&chunk->dirty) >> hak_word_first(starts) & hak_word_mask(0, (unsigned)count));
@@ -161,22 +190,23 @@ static size_t take_run(size_t count, size_t align, size_t *dirty_granules) {
     size_t chunks = (count + HAK_CHUNK_GRANULES - 1) / HAK_CHUNK_GRANULES;
     size_t step = align > HAK_CHUNK_GRANULES ? align / HAK_CHUNK_GRANULES : 1;
     uintptr_t base_chunk = hak_window.base / HAK_CHUNK_BYTES;
-    size_t number = hak_round_up(base_chunk, step) - base_chunk;
-    while (number + chunks <= hak_region.chunk_count) {
+    size_t number = 0;
+    for (;;) {
+        size_t top = hak_load_acquire(&hak_chunk_top), i = chunks;
+        /* the run's first chunk has to be free as a whole */
+        number = hak_round_up(base_chunk + room_next(number, SIZES - 1, top), step) - base_chunk;
+        if (number + chunks > hak_region.chunk_count) return HAK_NO_GRANULE;
         /* from the far end: the last chunk in the way is where the search goes on */
-        size_t i = chunks, top = hak_load_acquire(&hak_chunk_top);
         while (i > 0 && !run_in_the_way(number + i - 1, run_mask(count, i - 1), top)) i--;
-        if (i > 0) {
-            number = hak_round_up(base_chunk + number + i, step) - base_chunk;
-            continue;
+        if (i > 0 && run_in_the_way(number, ~UINT64_C(0), top)) room_clear(number, SIZES - 1, top);
+        if (i == 0) {
+            enum hak_ready ready = chunks_reach(number, chunks);
+            if (ready == HAK_READY_REFUSED) return HAK_NO_GRANULE;
+            if (ready == HAK_READY && run_take_at(number, count, dirty_granules)) return number * HAK_CHUNK_GRANULES;
+            i = 1; /* something foreign, or somebody was faster */
         }
-        enum hak_ready ready = chunks_reach(number, chunks);
-        if (ready == HAK_READY_REFUSED) return HAK_NO_GRANULE;
-        if (ready == HAK_READY && run_take_at(number, count, dirty_granules)) return number * HAK_CHUNK_GRANULES;
-        /* something foreign, or somebody was faster */
-        number = hak_round_up(base_chunk + number + 1, step) - base_chunk;
+        number += i;
     }
-    return HAK_NO_GRANULE;
 }
 
 size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules) {
@@ -212,7 +242,6 @@ bool hak_span_is_blank(size_t granule, size_t count) {
 }
 
 void hak_span_give(size_t granule, size_t count, enum hak_span_state state) {
-    size_t lowest = granule / HAK_CHUNK_GRANULES, highest = (granule + count - 1) / HAK_CHUNK_GRANULES;
     while (count > 0) {
         struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
         unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
@@ -231,12 +260,11 @@ void hak_span_give(size_t granule, size_t count, enum hak_span_state state) {
             change = hak_word_count(hak_load_relaxed(&chunk->dirty) & mask);
         }
         hak_free_note(change * HAK_GRANULE_BYTES, -(int64_t)part);
-        hak_and(&chunk->used, ~mask); /* release: pairs with the take's CAS */
+        hak_chunk_release(chunk, mask);
+        hak_span_room(granule / HAK_CHUNK_GRANULES);
         granule += part;
         count -= part;
     }
-    hak_span_hint(lowest);
-    if (highest > lowest) hak_span_hint(lowest + 1); /* all free, or the last; the first may have less room */
 }
 
 bool hak_span_extend(size_t granule, size_t count, size_t more) {

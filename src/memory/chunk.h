@@ -79,8 +79,11 @@ HAK_INLINE uint64_t hak_chunk_stale(struct hak_chunk *chunk) {
 enum hak_span_state { HAK_SPAN_DIRTY, HAK_SPAN_CLEAN, HAK_SPAN_AS_IT_WAS };
 void hak_span_give(size_t granule, size_t count, enum hak_span_state state);
 
-/* Granules of this chunk became free: searches begin there at the latest. */
-void hak_span_hint(size_t chunk);
+/* Granules that were taken are free; hak_span_room() follows. Release: pairs with the take's CAS; seq_cst: see chunk.c. */
+HAK_INLINE void hak_chunk_release(struct hak_chunk *chunk, uint64_t mask) { atomic_fetch_and(&chunk->used, ~mask); }
+
+/* Granules of this chunk became free: who looks for a span looks here, too. */
+void hak_span_room(size_t chunk);
 
 /* Takes the `more` granules right behind [granule, granule + count), if they are free: all or nothing. */
 bool hak_span_extend(size_t granule, size_t count, size_t more);

@@ -103,8 +103,8 @@ uint64_t hak_huge_grow(size_t number, uint64_t mask) {
                 unflag(number * 2 + h, true);
             }
         }
-        hak_and(&chunk->used, ~rest);
-        hak_span_hint(number);
+        hak_chunk_release(chunk, rest);
+        hak_span_room(number);
     }
     return resident;
 }

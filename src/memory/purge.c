@@ -185,8 +185,8 @@ static void meta_return(size_t number) {
     if (!hak_cas(&chunk->used, &none, ~UINT64_C(0))) return;
     hak_store_relaxed(&chunk->rows_used, 0);
     if (hak_purge_on_empty_chunk) hak_purge_on_empty_chunk(number);
-    hak_and(&chunk->used, 0);
-    hak_span_hint(number);
+    hak_chunk_release(chunk, ~UINT64_C(0));
+    hak_span_room(number);
 }
 
 static size_t chunk_return(size_t number, uint64_t wanted, bool by_sweep) {
@@ -204,8 +204,8 @@ static size_t chunk_return(size_t number, uint64_t wanted, bool by_sweep) {
     hak_or(&chunk->ever, done);
     if (!hak_region.is_limited && hak_load_relaxed(&chunk->blank) & done) hak_and(&chunk->blank, ~done);
     hak_and(&chunk->dirty, ~done); /* before used: pairs with the take, which reads dirty after its CAS */
-    hak_and(&chunk->used, ~mask);
-    hak_span_hint(number);
+    hak_chunk_release(chunk, mask);
+    hak_span_room(number);
     size_t bytes = (size_t)hak_word_count(done) << HAK_GRANULE_SHIFT;
     hak_add(&hak_purge.free_bytes, -(int64_t)bytes);
     if (hak_load_relaxed(&chunk->dirty) == 0) meta_return(number);

@@ -280,6 +280,29 @@ static void spans_of_two_threads_never_overlap(void **state) {
     assert_int_equal(free_bytes(), dirty * HAK_GRANULE_BYTES);
 }
 
+/* After all that: no chunk below the top with room for a size is hidden from who looks for one. */
+static void all_room_below_the_top_is_found(void **state) {
+    (void)state;
+    enum { MOST = 1 << 16 };
+    static size_t spans[MOST];
+    size_t dirty, top = hak_load_relaxed(&hak_chunk_top);
+    for (unsigned count = 1; count <= HAK_CHUNK_GRANULES; count++) {
+        size_t possible = 0, taken = 0;
+        for (size_t number = 0; number < top; number++) {
+            if (!hak_unit_ready(number) || !hak_chunk_ready(number)) continue;
+            for (uint64_t room = ~hak_load_relaxed(&hak_chunk_at(number)->used), starts; (starts = hak_word_runs(room, count)) != 0; possible++)
+                room &= ~hak_word_mask(hak_word_first(starts), count);
+        }
+        assert_in_range(possible, 1, MOST);
+        for (; taken < possible; taken++) {
+            spans[taken] = hak_span_take(count, 1, &dirty);
+            REQUIRE(spans[taken] / HAK_CHUNK_GRANULES < top);
+        }
+        while (taken > 0) hak_span_give(spans[--taken], count, HAK_SPAN_AS_IT_WAS);
+    }
+    assert_int_equal(hak_load_relaxed(&hak_chunk_top), top);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_span_of_up_to_64_granules_lies_in_one_chunk),
@@ -294,6 +317,7 @@ int main(void) {
         cmocka_unit_test(when_the_kernel_refuses_nothing_is_taken),
         cmocka_unit_test(a_run_that_somebody_crosses_is_given_back_and_found_elsewhere),
         cmocka_unit_test(spans_of_two_threads_never_overlap),
+        cmocka_unit_test(all_room_below_the_top_is_found),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }
