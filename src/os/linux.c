@@ -174,6 +174,12 @@ int hak_os_populate(void *address, size_t bytes) {
     return advise(address, bytes, MADV_POPULATE_WRITE);
 }
 
+/* The kernel copies the set before it sees that there is no such way to use it. */
+bool hak_os_readable(const void *address) {
+    enum { NO_WAY = -1, SET_BYTES = 8 };
+    return HAK_SYS4(SYS_rt_sigprocmask, NO_WAY, address, NULL, SET_BYTES) != -EFAULT;
+}
+
 bool hak_os_resident(void *start, size_t bytes, unsigned char *page) { return HAK_SYS3(SYS_mincore, start, bytes, page) == 0; }
 
 size_t hak_os_resident_pages(void *start, size_t bytes) {

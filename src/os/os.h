@@ -50,6 +50,7 @@ int hak_os_populate(void *address, size_t bytes);        /* makes it resident */
 enum { HAK_OS_RESIDENT_PAGES_MAX = 1024 };
 size_t hak_os_resident_pages(void *start, size_t bytes); /* of the range, at most so many pages of it; 0 if unknown */
 /* Of each page of the range: is bit 0 set, it is resident. A page that is not may be swapped out. False: unknown. */
+bool hak_os_readable(const void *address); /* the eight bytes there, at a multiple of eight */
 bool hak_os_resident(void *start, size_t bytes, unsigned char *page);
 int hak_os_split(void *page);                            /* the huge page that this is a part of becomes small ones */
 

@@ -211,6 +211,7 @@ static void on_crash(const struct hak_crash *crash) {
     }
     line_write(&text);
     struct hak_stack_here here = { crash->instruction, crash->stack, crash->frame };
+    if (crash->access == HAK_CRASH_JUMP) hak_stack_jumped(crash->instruction);
     work.at.frame_count = hak_stack_frames_of_signal(here, work.at.frame, HAK_GUARD_FRAMES_MAX);
     report(row, address, kind, (enum hak_guard_access)crash->access);
     end();
