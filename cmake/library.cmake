@@ -32,6 +32,10 @@ function(hakmem_objects target)
     target_compile_options(${target} PRIVATE ${hakmem_flags} ${ARGN})
 endfunction()
 
+# Types of what is exported: gdb calls the malloc it finds to place a string for a function that is called by hand, and needs to know its type.
+file(GLOB hakmem_exporters CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/front/*.c)
+set_source_files_properties(${hakmem_exporters} PROPERTIES COMPILE_OPTIONS -g2)
+
 set(HAKMEM_PRODUCTS)
 set(hakmem_sanitize_flags)
 if(HAKMEM_SANITIZE)

@@ -13,6 +13,7 @@
  */
 #include "heap/kept.h"
 #include "memory/purge.h"
+#include "os/os.h"
 
 #include <string.h>
 
@@ -24,6 +25,7 @@ void hak_fork_child(struct hak_heap *heap) {
         page = hak_load_acquire(hak_region.fork_page);
     }
     hak_store_release(&hak_epoch, page); /* whoever is first: the same number */
+    hak_os_forked();
     if (hak_heap_is_none(heap) || hak_load_relaxed(&heap->epoch) == page) return;
     hak_store_release(&heap->epoch, page);
     heap->is_survivor = 1;

@@ -56,6 +56,7 @@ int hak_os_open_standing(const char *path) {
 }
 
 int hak_os_write_all(int fd, const void *bytes, size_t count) {
+    if (!hak_os_file_takes(fd, count)) return -EFBIG;
     const char *at = bytes;
     while (count > 0) {
         long written = HAK_SYS3(SYS_write, fd, at, count);

@@ -7,29 +7,17 @@
 
 #include "base/atomic.h"
 #include "base/text.h"
-#include "os/syscall.h"
-
-#include <fcntl.h>
 
 enum { PATH_BYTES = 512 };
 
 static char path[PATH_BYTES];
 static hak_atomic_u32 path_state; /* 0 not looked for yet, 1 being looked for, 2 found, 3 there is none */
 
-static size_t file_read(const char *name, char *bytes, size_t count) {
-    long fd = HAK_SYS4(SYS_openat, AT_FDCWD, name, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) return 0;
-    long got = HAK_SYS3(SYS_read, fd, bytes, count - 1);
-    HAK_SYS1(SYS_close, fd);
-    bytes[got > 0 ? got : 0] = 0;
-    return got > 0 ? (size_t)got : 0;
-}
-
 /* The line "0::/path" of /proc/self/cgroup is cgroup v2's. */
 static bool path_find(void) {
     char bytes[PATH_BYTES];
     struct hak_text text = HAK_TEXT(path);
-    if (!file_read("/proc/self/cgroup", bytes, sizeof bytes)) return false;
+    if (!hak_os_file_read("/proc/self/cgroup", bytes, sizeof bytes)) return false;
     const char *line = bytes;
     while (*line && !(line[0] == '0' && line[1] == ':' && line[2] == ':')) {
         while (*line && *line != '\n') line++;
@@ -48,7 +36,7 @@ size_t hak_os_memory_limit(void) {
     char bytes[64];
     if (hak_load_acquire(&path_state) == 0 && hak_cas(&path_state, &none, 1))
         hak_store_release(&path_state, path_find() ? 2 : 3);
-    if (hak_load_acquire(&path_state) != 2 || !file_read(path, bytes, sizeof bytes)) return limit;
+    if (hak_load_acquire(&path_state) != 2 || !hak_os_file_read(path, bytes, sizeof bytes)) return limit;
     if (bytes[0] < '0' || bytes[0] > '9') return limit; /* "max" */
     for (const char *digit = bytes; *digit >= '0' && *digit <= '9'; digit++) most = most * 10 + (size_t)(*digit - '0');
     return most < limit ? most : limit;

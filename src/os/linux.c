@@ -17,8 +17,6 @@
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -227,39 +225,6 @@ size_t hak_os_page_bytes(void) {
     return bytes ? bytes : 4096;
 }
 
-size_t hak_os_address_limit(void) {
-    struct rlimit limit;
-    if (HAK_SYS4(SYS_prlimit64, 0, RLIMIT_AS, NULL, &limit) != 0) return SIZE_MAX;
-    return limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)limit.rlim_cur;
-}
-
-size_t hak_os_resident_bytes(void) {
-    char text[128];
-    long fd = HAK_SYS4(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) return 0;
-    long got = HAK_SYS3(SYS_read, fd, text, sizeof text - 1);
-    HAK_SYS1(SYS_close, fd);
-    size_t pages = 0;
-    long i = 0;
-    while (i < got && text[i] != ' ') i++;
-    for (i++; i < got && text[i] >= '0' && text[i] <= '9'; i++) pages = pages * 10 + (size_t)(text[i] - '0');
-    return pages * hak_os_page_bytes();
-}
-
-struct hak_os_usage hak_os_usage(void) {
-    struct rusage now;
-    if (HAK_SYS2(SYS_getrusage, RUSAGE_SELF, &now) != 0) return (struct hak_os_usage){ 0, 0 };
-    return (struct hak_os_usage){ (uint64_t)(now.ru_utime.tv_sec + now.ru_stime.tv_sec) * 1000000 +
-                                      (uint64_t)(now.ru_utime.tv_usec + now.ru_stime.tv_usec),
-                                  (uint64_t)now.ru_minflt };
-}
-
-void hak_os_thread_name(char name[16]) {
-    name[0] = 0;
-    HAK_SYS2(SYS_prctl, PR_GET_NAME, name);
-    name[15] = 0;
-}
-
 bool hak_os_secure(void) { return getauxval(AT_SECURE) != 0; }
 unsigned hak_os_pid(void) { return (unsigned)HAK_SYS1(SYS_getpid, 0); }
 unsigned hak_os_tid(void) { return (unsigned)HAK_SYS1(SYS_gettid, 0); }
@@ -287,6 +252,7 @@ uint64_t hak_os_clock_realtime_ns(void) { return clock_ns(CLOCK_REALTIME); }
 
 void hak_os_write(int fd, const void *bytes, size_t count) {
     const char *at = bytes;
+    if (!hak_os_file_takes(fd, count)) return; /* a line is not worth a signal that ends the program */
     while (count > 0) {
         long written = HAK_SYS3(SYS_write, fd, at, count);
         if (written == -EINTR) continue;

@@ -66,6 +66,13 @@ void hak_os_barrier_begin(void);
 void hak_os_yield(unsigned turn); /* another thread's turn, if one waits; from the 16th turn on 50 us for it */
 
 /* --- facts --- */
+/* This is a forked child. It may have a sandbox about it that kills at a system call it does not know, as sshd's has: what
+ * follows then asks files in /proc, and no call of its own kind. */
+void hak_os_forked(void);
+bool hak_os_is_forked(void);
+
+size_t hak_os_file_read(const char *name, char *text, size_t count); /* how much of it fits, and a 0; 0: it cannot be read */
+bool hak_os_file_takes(int fd, size_t count); /* no SIGXFSZ for so many bytes more, as far as can be known */
 size_t hak_os_page_bytes(void);
 size_t hak_os_address_limit(void);    /* RLIMIT_AS in bytes, SIZE_MAX if none */
 size_t hak_os_resident_bytes(void);   /* of this process; 0 if unknown */

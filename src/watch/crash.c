@@ -316,7 +316,7 @@ void hak_crash_listen(hak_crash_function *told) {
         uint32_t first = hak_load_acquire(&installed[0][i]);
         if (first == NOT_YET)
             install(0, signals[i]);
-        else if (first == INSTALLED && sigaction(signals[i], NULL, &now) == 0 && !is_ours(&now))
+        else if (first == INSTALLED && !hak_os_is_forked() && sigaction(signals[i], NULL, &now) == 0 && !is_ours(&now))
             install(1, signals[i]);
     }
     errno = error;

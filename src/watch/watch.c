@@ -12,6 +12,7 @@
 #include "os/descriptor.h"
 #include "os/os.h"
 #include "rules/options.h"
+#include "watch/guard.h"
 #include "watch/sampler.h"
 
 #include <errno.h>
@@ -156,6 +157,7 @@ HAK_EARLY void hak_watch_hang(void) {
 void hak_watch_guards_at_start(void) {
     pid_started = hak_os_pid();
     guard_look();
+    hak_guard_listen(); /* now, for a child in a sandbox may not */
 }
 
 void hak_watch_at_start(void) {

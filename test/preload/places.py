@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """places.py - what the library writes and asks for in awkward places: files that cannot be written, links in the way, standard
-error closed, an allocation before libc's start, a sandbox that kills, a program with half a malloc family of its own.
+error closed, an allocation before libc's start, sandboxes that kill, no byte to be written to a file, a program with half a malloc
+family of its own.
 """
 import argparse
 import os
+import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -92,6 +95,62 @@ int main(void)
     return 0;
 }
 """
+# As sshd's before a login: a forked child without /proc, files or signals' actions, that is killed at what it need not know.
+CHILD_IN_SANDBOX = r"""
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+static void work(int ms)
+{
+    static char *block[20000];
+    struct timespec begin, now;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do {
+        for (int i = 0; i < 20000; i++) block[i] = memset(malloc(16 + i % 500), 1, 16);
+        for (int i = 0; i < 20000; i++) free(block[i]);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < ms);
+}
+int main(void)
+{
+    static const int kills[] = { SYS_getrusage, SYS_prlimit64, SYS_prctl, SYS_rt_sigaction, SYS_unlinkat, SYS_sysinfo, SYS_clone, SYS_socket,
+                                 SYS_sched_getaffinity, SYS_process_vm_readv, SYS_renameat2 };
+    static const int refused[] = { SYS_openat, SYS_fstat, SYS_newfstatat };
+    enum { KILLS = sizeof kills / sizeof *kills, REFUSED = sizeof refused / sizeof *refused, ALL = KILLS + REFUSED };
+    struct sock_filter filter[ALL + 4];
+    struct rlimit none = { 0, 0 };
+    int n = 0, status = 0;
+    work(50);
+    pid_t child = fork();
+    if (child) return waitpid(child, &status, 0) != child ? 2 : WIFSIGNALED(status) ? 100 + WTERMSIG(status) : WEXITSTATUS(status);
+    filter[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+    for (int i = 0; i < KILLS; i++) filter[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kills[i], ALL - i + 1, 0);
+    for (int i = 0; i < REFUSED; i++) filter[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, refused[i], REFUSED - i, 0);
+    filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES);
+    filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    struct sock_fprog program = { (unsigned short)n, filter };
+    if (setrlimit(RLIMIT_FSIZE, &none) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 3;
+    if (prctl(PR_SET_SECCOMP, 2, &program)) return errno == EINVAL ? 77 : 4;
+    work(1200);
+    exit(0);
+}
+"""
+
+
+def no_file_bytes():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
 def expect(condition, what):
@@ -154,9 +213,31 @@ def main():
         expect(done.returncode == 0 and not done.stderr, f"a malloc family without reallocarray: {done.returncode}, {done.stderr!r}")
         done = run([build(folder, "sandbox", SANDBOX)], HAKMEM_HUGE_FROM_MB="0", HAKMEM_LEARN_HURRY="10")
         expect(done.returncode in (0, 77), f"a sandbox that kills: {done.returncode}, {done.stderr!r}")
+        confined = build(folder, "confined", CHILD_IN_SANDBOX)
+        recorded = {"HAKMEM_RECORD": "/dev/null", "HAKMEM_SAMPLE_BYTES": "1024", "HAKMEM_SAMPLE_MOST": "0"}
+        learning = {"HAKMEM_POLICY": os.path.join(folder, "policy"), "HAKMEM_EVO_POLICY": "learn", "HAKMEM_LEARN_HURRY": "100"}
+        said = os.path.join(folder, "said")
+        for options in ({}, recorded, {"HAKMEM_RECORD": os.path.join(folder, "dump"), "HAKMEM_STATS": "1"}, {"HAKMEM_GUARD": "1"},
+                        {"HAKMEM_GUARD": "1", "HAKMEM_SAMPLE_BYTES": "2048"}, learning, {**recorded, **learning, "HAKMEM_CRASH_REPORT": "1"}):
+            for into_file in (False, True):
+                with open(said, "wb") as file:
+                    done = run([confined], before=(lambda to=file.fileno(): os.dup2(to, 2)) if into_file else None, HAKMEM_HUGE_FROM_MB="0", **options)
+                expect(done.returncode in (0, 77), f"a child in a sandbox, {options}, into a file {into_file}: {done.returncode}, {done.stderr!r}")
+        for options in ({"HAKMEM_RECORD": out}, {"HAKMEM_REPORT": out}, {"HAKMEM_STATS": "1"}, learning):
+            with open(said, "wb") as file:
+                done = run([allocates], before=lambda to=file.fileno(): (os.dup2(to, 2), no_file_bytes()), **options)
+            expect(done.returncode == 0, f"no byte may be written to a file, {options}: {done.returncode}")
+            done = run([allocates], before=no_file_bytes, **options)
+            wants_line = out in options.values()
+            expect(done.returncode == 0 and (not wants_line or done.stderr.endswith("cannot be written: file too large\n")),
+                   f"the same, standard error being none: {done.returncode}, {done.stderr!r}")
+        if shutil.which("gdb"): # which places the string by the malloc that it finds, if it knows its type
+            done = run(["env", "-u", "LD_PRELOAD", "gdb", "-nx", "-q", "-batch", "-ex", f"set environment LD_PRELOAD={library}", "-ex", "set environment DEBUGINFOD_URLS=",
+                        "-ex", "break main", "-ex", "run", "-ex", 'print (int)strlen("abc")', "-ex", "print (long)malloc(3) != 0", allocates])
+            expect("$1 = 3\n$2 = 1\n" in done.stdout, f"gdb: {done.stdout[-300:]!r}, {done.stderr!r}")
     if failures:
         sys.exit(1)
-    print("files, links, descriptors, early calls, own families, a sandbox: as they should")
+    print("files, links, descriptors, early calls, own families, sandboxes, limits of files: as they should")
 
 
 main()

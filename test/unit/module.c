@@ -12,6 +12,9 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static struct hak_module modules[64];
@@ -74,6 +77,39 @@ static void a_limit_of_memory_is_a_number_or_none(void **state) {
     assert_true(second.cpu_us > first.cpu_us && second.fault_count >= first.fault_count);
 }
 
+/* Last: from here on the process takes itself for one. */
+static void a_forked_child_learns_the_same_from_files(void **state) {
+    (void)state;
+    struct rlimit limit = { (rlim_t)1 << 40, RLIM_INFINITY };
+    char name[16], again[16];
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    assert_int_equal(prctl(PR_SET_NAME, "x) R 7 (y"), 0); /* as /proc/self/stat has it, between brackets */
+    hak_os_thread_name(name);
+    size_t most = hak_os_address_limit();
+    struct hak_os_usage asked = hak_os_usage();
+    hak_os_forked();
+    struct hak_os_usage read = hak_os_usage();
+    hak_os_thread_name(again);
+    assert_string_equal(again, name);
+    assert_string_equal(again, "x) R 7 (y");
+    assert_int_equal(hak_os_address_limit(), most);
+    assert_int_equal(most, (size_t)1 << 40);
+    assert_in_range(read.fault_count, asked.fault_count, asked.fault_count + 100);
+    assert_in_range(read.cpu_us, asked.cpu_us, asked.cpu_us + 1000000);
+    int fds[2], file = memfd_create("file", 0);
+    assert_int_equal(pipe(fds), 0);
+    limit.rlim_cur = 1000;
+    assert_true(hak_os_file_takes(file, 5000));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_true(hak_os_file_takes(file, 1000) && !hak_os_file_takes(file, 1001));
+    assert_int_equal(write(file, "0123456789", 10), 10);
+    assert_true(hak_os_file_takes(file, 990) && !hak_os_file_takes(file, 991) && !hak_os_file_takes(file, SIZE_MAX));
+    assert_true(hak_os_file_takes(fds[1], 5000));
+    limit.rlim_cur = RLIM_INFINITY;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    setrlimit(RLIMIT_AS, &limit);
+}
+
 int main(int count, char **words) {
     if (count > 1 && strcmp(words[1], "--place") == 0) {
         hak_modules(modules, 64);
@@ -86,6 +122,7 @@ int main(int count, char **words) {
         cmocka_unit_test(ids_and_offsets_hold_in_another_process),
         cmocka_unit_test(the_programs_name_has_only_harmless_letters),
         cmocka_unit_test(a_limit_of_memory_is_a_number_or_none),
+        cmocka_unit_test(a_forked_child_learns_the_same_from_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

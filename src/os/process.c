@@ -1,0 +1,115 @@
+/* process.c - what the system knows of this process: limits, time, faults, names. In a forked child by files in /proc alone.
+ *
+ * Threads:   any.
+ */
+#include "os/os.h"
+
+#include "base/atomic.h"
+#include "os/syscall.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+
+static hak_atomic_u32 is_forked;
+
+void hak_os_forked(void) { hak_store_relaxed(&is_forked, 1); }
+bool hak_os_is_forked(void) { return hak_load_relaxed(&is_forked) != 0; }
+
+size_t hak_os_file_read(const char *name, char *text, size_t count) {
+    long fd = HAK_SYS4(SYS_openat, AT_FDCWD, name, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return text[0] = 0;
+    long got = HAK_SYS3(SYS_read, fd, text, count - 1);
+    HAK_SYS1(SYS_close, fd);
+    text[got > 0 ? got : 0] = 0;
+    return got > 0 ? (size_t)got : 0;
+}
+
+static const char *number_read(const char *text, uint64_t *number) {
+    for (*number = 0; *text >= '0' && *text <= '9'; text++) *number = *number * 10 + (uint64_t)(*text - '0');
+    return text;
+}
+
+/* The soft limit; its line's first number. False: it cannot be read. */
+static bool limit_read(const char *name, size_t *bytes) {
+    char text[2048];
+    uint64_t limit;
+    const char *line = hak_os_file_read("/proc/self/limits", text, sizeof text) ? strstr(text, name) : NULL;
+    if (!line) return false;
+    for (line += strlen(name); *line == ' '; line++) continue;
+    *bytes = number_read(line, &limit) == line ? SIZE_MAX : (size_t)limit;
+    return true;
+}
+
+static bool limit_ask(int resource, size_t *bytes) {
+    struct rlimit limit;
+    if (HAK_SYS4(SYS_prlimit64, 0, resource, NULL, &limit) != 0) return false;
+    *bytes = limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)limit.rlim_cur;
+    return true;
+}
+
+size_t hak_os_address_limit(void) {
+    size_t bytes = SIZE_MAX;
+    hak_os_is_forked() ? limit_read("Max address space", &bytes) : limit_ask(RLIMIT_AS, &bytes);
+    return bytes;
+}
+
+bool hak_os_file_takes(int fd, size_t count) {
+    struct stat file;
+    size_t limit = hak_os_is_forked() ? 0 : SIZE_MAX; /* a child that sees no /proc is shut in: sshd's may write no byte to a file */
+    if (HAK_SYS2(SYS_fstat, fd, &file) != 0) return !hak_os_is_forked();
+    if (!S_ISREG(file.st_mode)) return true;
+    hak_os_is_forked() ? limit_read("Max file size", &limit) : limit_ask(RLIMIT_FSIZE, &limit);
+    return limit == SIZE_MAX || (count <= limit && (size_t)file.st_size <= limit - count);
+}
+
+size_t hak_os_resident_bytes(void) {
+    char text[128];
+    uint64_t pages;
+    if (!hak_os_file_read("/proc/self/statm", text, sizeof text)) return 0;
+    const char *rest = number_read(text, &pages);
+    number_read(rest + (*rest == ' '), &pages);
+    return pages * hak_os_page_bytes();
+}
+
+/* The tenth of /proc/self/stat; the second, a name in brackets, may hold anything. */
+static uint64_t faults_read(void) {
+    enum { AFTER_NAME = 8 };
+    char text[1024];
+    uint64_t count;
+    size_t end = hak_os_file_read("/proc/self/stat", text, sizeof text), spaces = 0;
+    while (end > 0 && text[end - 1] != ')') end--;
+    if (end == 0) return 0;
+    const char *at = text + end;
+    while (*at && spaces < AFTER_NAME) spaces += *at++ == ' ';
+    number_read(at, &count);
+    return count;
+}
+
+struct hak_os_usage hak_os_usage(void) {
+    struct rusage now;
+    if (hak_os_is_forked()) {
+        struct timespec cpu = { 0, 0 };
+        HAK_SYS2(SYS_clock_gettime, CLOCK_PROCESS_CPUTIME_ID, &cpu);
+        return (struct hak_os_usage){ (uint64_t)cpu.tv_sec * 1000000 + (uint64_t)cpu.tv_nsec / 1000, faults_read() };
+    }
+    if (HAK_SYS2(SYS_getrusage, RUSAGE_SELF, &now) != 0) return (struct hak_os_usage){ 0, 0 };
+    return (struct hak_os_usage){ (uint64_t)(now.ru_utime.tv_sec + now.ru_stime.tv_sec) * 1000000 +
+                                      (uint64_t)(now.ru_utime.tv_usec + now.ru_stime.tv_usec),
+                                  (uint64_t)now.ru_minflt };
+}
+
+void hak_os_thread_name(char name[16]) {
+    name[0] = 0;
+    if (hak_os_is_forked()) {
+        char text[32]; /* the name and a line's end */
+        size_t count = hak_os_file_read("/proc/thread-self/comm", text, sizeof text);
+        for (size_t i = 0; i + 1 < count && i < 15; i++) name[i] = text[i], name[i + 1] = 0;
+        return;
+    }
+    HAK_SYS2(SYS_prctl, PR_GET_NAME, name);
+    name[15] = 0;
+}
