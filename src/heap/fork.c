@@ -18,14 +18,14 @@
 #include <string.h>
 
 void hak_fork_child(struct hak_heap *heap) {
-    uint32_t page = hak_load_acquire(hak_region.fork_page);
+    uint32_t page = hak_load_acquire(hak_region.fork_page), before = hak_load_relaxed(&hak_epoch);
     if (page == 0) {
         uint32_t next = hak_load_relaxed(&hak_epoch) + 1;
         hak_cas(hak_region.fork_page, &page, next ? next : 1);
         page = hak_load_acquire(hak_region.fork_page);
     }
     hak_store_release(&hak_epoch, page); /* whoever is first: the same number */
-    hak_os_forked();
+    if (before != page) hak_os_forked();
     if (hak_heap_is_none(heap) || hak_load_relaxed(&heap->epoch) == page) return;
     hak_store_release(&heap->epoch, page);
     heap->is_survivor = 1;

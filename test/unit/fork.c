@@ -9,6 +9,8 @@
 
 #include "unit/heap_room.h"
 
+#include "os/os.h"
+
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -87,8 +89,9 @@ static int two_heaps(void **state) {
 }
 
 static void the_epoch_moves_on_in_the_child_only(void) {
-    CHILD_REQUIRE(hak_load_relaxed(&hak_epoch) == 1);
+    CHILD_REQUIRE(hak_load_relaxed(&hak_epoch) == 1 && !hak_os_is_forked());
     hak_fork_check(mine);
+    CHILD_REQUIRE(hak_os_is_forked());
     CHILD_REQUIRE(hak_load_relaxed(&hak_epoch) == 2 && hak_load_relaxed(hak_region.fork_page) == 2);
     CHILD_REQUIRE(hak_load_relaxed(&mine->epoch) == 2 && mine->is_survivor);
     CHILD_REQUIRE(hak_load_relaxed(&theirs->epoch) == 1);
@@ -143,6 +146,8 @@ static void the_first_steps_of_a_child(void **state) {
     in_a_child(the_vanished_heaps_slabs_serve_the_child);
     assert_int_equal(hak_load_relaxed(&hak_epoch), 1);
     assert_int_equal(hak_load_relaxed(hak_region.fork_page), 1);
+    hak_fork_child(mine); /* where nobody forked */
+    assert_false(hak_os_is_forked());
     assert_int_equal(live_all(), 2 * BLOCKS);
     AUDIT();
 }

@@ -225,7 +225,7 @@ fn page(tables: &Tables, census: &Census, pid: u32) -> String {
     );
     page.counter("guard_found", "Misuses of guarded blocks that were found", published.guard_found);
     if is_on || published.large_bytes_address != 0 {
-        page.gauge("large_live_bytes", "Blocks above 32 KiB that the program holds", tables.large.bytes);
+        page.gauge("large_live_bytes", "Blocks above 32 KiB that the program holds, and those freed last that its threads keep, up to 3 MiB each", tables.large.bytes);
         page.gauge("large_live_blocks", "How many they are", tables.large.count);
     }
     // The timeline ends with the recording: its last figures are not of now.
