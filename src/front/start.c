@@ -53,6 +53,7 @@ static void child_begins(void) {
     if (!hak_region.fork_page_wipes) hak_store_relaxed(hak_region.fork_page, 0);
     hak_fork_child(hak_self);
     if (hak_heap_is_none(hak_self)) hak_fork_without_heap();
+    if (HAK_OPT(guard)) hak_watch_guards_in_child();
 }
 
 bool hak_start(void) {

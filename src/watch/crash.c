@@ -306,7 +306,7 @@ void hak_crash_at_start(hak_describe_function *describe) {
     errno = error;
 }
 
-void hak_crash_listen(hak_crash_function *told) {
+void hak_crash_listen(hak_crash_function *told, bool may_look) {
     int error = errno;
     __atomic_store_n(&listener, told, __ATOMIC_RELEASE);
     for (unsigned i = 0; i < SIGNAL_COUNT; i++) {
@@ -316,7 +316,7 @@ void hak_crash_listen(hak_crash_function *told) {
         uint32_t first = hak_load_acquire(&installed[0][i]);
         if (first == NOT_YET)
             install(0, signals[i]);
-        else if (first == INSTALLED && !hak_os_is_forked() && sigaction(signals[i], NULL, &now) == 0 && !is_ours(&now))
+        else if (first == INSTALLED && may_look && sigaction(signals[i], NULL, &now) == 0 && !is_ours(&now))
             install(1, signals[i]);
     }
     errno = error;

@@ -33,7 +33,7 @@ struct hak_crash {
 /* Told of each, in the handler, before anything else is said or done. One listener; called again it sees to it that a handler
  * of the program which came since does not stand in the way: once. */
 typedef void hak_crash_function(const struct hak_crash *crash);
-void hak_crash_listen(hak_crash_function *told);
+void hak_crash_listen(hak_crash_function *told, bool may_look); /* false: the first time only */
 
 #ifdef __cplusplus
 }

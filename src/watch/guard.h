@@ -43,6 +43,8 @@ void hak_guard_event_begin(struct hak_guard_event *event);
 
 /* Listens to the signals. Called for each guarded block: a program's own handler may have come since. */
 void hak_guard_listen(void);
+/* A child begins: now, for later it may be in a sandbox. */
+void hak_guard_listen_in_child(void);
 
 /* Further lines, behind a line of front/misuse.c that is about an address of ours. */
 void hak_guard_misused(const void *address, struct hak_stack_here here);

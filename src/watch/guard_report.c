@@ -217,7 +217,8 @@ static void on_crash(const struct hak_crash *crash) {
     end();
 }
 
-void hak_guard_listen(void) { hak_crash_listen(on_crash); }
+void hak_guard_listen(void) { hak_crash_listen(on_crash, !hak_os_is_forked()); }
+void hak_guard_listen_in_child(void) { hak_crash_listen(on_crash, true); }
 
 static void here_fill(struct hak_stack_here here) {
     struct hak_stack_bounds bounds = { 0, 0 };

@@ -160,6 +160,8 @@ void hak_watch_guards_at_start(void) {
     hak_guard_listen(); /* now, for a child in a sandbox may not */
 }
 
+void hak_watch_guards_in_child(void) { hak_guard_listen_in_child(); }
+
 void hak_watch_at_start(void) {
     pid_started = hak_os_pid();
     hak_store_release(&hak_hooks.shortage, on_shortage);

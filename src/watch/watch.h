@@ -10,6 +10,7 @@ void hak_watch_hang(void);
 void hak_watch_at_start(void);
 /* HAKMEM_GUARD is set: samples are guarded from the start. */
 void hak_watch_guards_at_start(void);
+void hak_watch_guards_in_child(void);
 /* Where the state of learning is, for readers from outside: a uint64_t that is odd while it is written, then struct
  * hak_learn_stats of hakmem.h. */
 void hak_watch_publish_learn(const void *shown, size_t bytes);
