@@ -59,7 +59,8 @@ foreach(name Backtrace GetIP GetCFA)
     list(APPEND unwinder_names --redefine-sym _Unwind_${name}=hak_unwind_${name})
     list(APPEND unwinder_names --keep-global-symbol hak_unwind_${name} --keep-global-symbol _Unwind_${name}) # llvm-objcopy asks for the old name
 endforeach()
-list(APPEND unwinder_names --redefine-sym _dl_find_object=hak_unwind_find_object --weaken-symbol hak_unwind_find_object)
+list(APPEND unwinder_names --redefine-sym _dl_find_object=hak_unwind_find_object
+    --weaken-symbol hak_unwind_find_object --weaken-symbol _dl_find_object) # the same; weak for a library without src/watch
 add_custom_command(OUTPUT ${unwinder}
     COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${unwinder} -Wl,-u,_Unwind_Backtrace -Wl,-u,_Unwind_GetIP
         -Wl,-u,_Unwind_GetCFA -lgcc_eh

@@ -242,7 +242,7 @@ HAK_COLD void hak_report_failure_say(const char *what, const char *path, int err
     hak_text_str(&text, " cannot be written: ");
     error_name(&text, error < 0 ? -error : error);
     hak_text_end_line(&text);
-    hak_os_write(report_descriptor(), bytes, hak_text_held(&text));
+    hak_os_note(report_descriptor(), bytes, hak_text_held(&text));
 }
 
 /* The path with each %p replaced by the process id (and %% by one %). */

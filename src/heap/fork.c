@@ -106,6 +106,7 @@ void hak_fork_rebuild(struct hak_heap *survivor) {
     hak_heap_each(heap_blank, survivor);
     size_t top = hak_load_acquire(&hak_chunk_top);
     for (size_t number = 0; number < top; number++) {
+        if (hak_unit_ready(number) && hak_chunk_ready(number)) hak_span_room(number); /* who vanished may have been about to say so */
         for (uint64_t live = hak_chunk_slabs(number); live; live &= live - 1) {
             struct hak_slab *slab = hak_slab_at(number * HAK_CHUNK_GRANULES + hak_word_first(live));
             struct hak_heap *owner = atomic_load(&slab->owner);

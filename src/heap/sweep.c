@@ -2,8 +2,8 @@
  *
  * A hand goes round the chunks, once per purge_delay_ms. What it finds free and resident, and found so the
  * last time round too, is returned: a page goes back between one and two delays after it was freed. After a pause
- * without visits the hand makes up for it in steps of CHUNKS_A_STEP, so that no visit waits for a whole round, and passes by
- * a chunk that it came to a moment ago.
+ * without visits the hand makes up for it in steps, so that no visit waits for a whole round, and passes by a chunk that it
+ * came to less than half a delay ago: a page that was freed about then goes back after half a delay to two and a half.
  *
  * Threads:   whoever visits when the next step is due; the step is claimed by a CAS on its time. Slabs of
  *            other heaps are reached through the chunks and claimed; nothing of them is changed but pages.
@@ -17,11 +17,11 @@
 #include "os/os.h"
 #include "rules/options.h"
 
-enum { STEP_MS = 20, HAND_ONE = 1 << 16, TICKS = 1 << 21, CHUNKS_PER_100_MS = 64, CHUNKS_A_STEP = 32,
+enum { STEP_MS = 20, HAND_ONE = 1 << 16, TICKS = 1 << 21, CHUNKS_PER_100_MS = 64, STEP_CHUNKS = 32, STEP_CHUNKS_MAX = 64,
        CLOCK_STEP_MAX = 16 * HAK_VISIT_CLOCK };
 
 static hak_atomic_u64 last_ms, told_ms;
-static hak_atomic_u64 hand; /* chunks times HAND_ONE: in a small heap a step goes less than one chunk's way */
+static hak_atomic_u64 hand, owed; /* chunks times HAND_ONE: in a small heap a step goes less than one chunk's way */
 
 void (*hak_sweep_on_tick)(uint64_t now_ms), (*hak_sweep_on_pools)(uint64_t now_ms);
 
@@ -47,11 +47,11 @@ static void steal_from_idle(struct hak_heap *heap, void *now_ms) {
     if (*(uint64_t *)now_ms - hak_load_relaxed(&heap->kept_ms) >= 2 * hak_purge_delay_ms()) hak_kept_steal(heap);
 }
 
-/* The hand came by less than three quarters of a round ago: what was freed since would look as if it had been free for long. */
+/* The hand came by less than half a round ago: what was freed since would look as if it had been free for long. */
 static bool is_too_soon(size_t number, uint64_t now, uint64_t period) {
     if (!hak_unit_ready(number)) return true;
     struct hak_chunk *chunk = hak_chunk_at(number);
-    if ((uint32_t)now - hak_load_relaxed(&chunk->looked_ms) < period * 3 / 4) return true;
+    if ((uint32_t)now - hak_load_relaxed(&chunk->looked_ms) < period / 2) return true;
     hak_store_relaxed(&chunk->looked_ms, (uint32_t)now);
     return false;
 }
@@ -67,18 +67,18 @@ static HAK_NOINLINE void sweep_step(struct hak_heap *heap, uint64_t now, uint64_
     uint64_t way = elapsed < period ? top * HAND_ONE * elapsed / period : top * HAND_ONE;
     uint64_t most = HAND_ONE + CHUNKS_PER_100_MS * HAND_ONE * elapsed / 100;
     if (way > most) way = most;
-    if (way > CHUNKS_A_STEP * HAND_ONE) { /* the rest is due at the next tick */
-        uint64_t rest_ms = (elapsed < period ? elapsed : period) * (way - CHUNKS_A_STEP * HAND_ONE) / way;
-        way = CHUNKS_A_STEP * HAND_ONE;
-        hak_cas(&last_ms, &(uint64_t){ now }, now - rest_ms);
-    }
+    uint64_t step = (STEP_CHUNKS + elapsed / 25 < STEP_CHUNKS_MAX ? STEP_CHUNKS + elapsed / 25 : STEP_CHUNKS_MAX) * HAND_ONE;
+    way += hak_load_relaxed(&owed);
+    if (way > top * HAND_ONE) way = top * HAND_ONE;
+    hak_store_relaxed(&owed, way > step ? way - step : 0); /* due at the next tick */
+    if (way > step) way = step;
     uint64_t before = hak_add(&hand, way), at = before / HAND_ONE, count = (before + way) / HAND_ONE - at, slabs = 0;
     if (top && at / top != (at + count) / top) hak_heap_each(steal_from_idle, &now); /* once round */
     for (uint64_t i = 0; i < count; i++)
         if (!is_too_soon((at + i) % top, now, period)) sweep_chunk((at + i) % top, false, &slabs);
     HAK_COUNT(&heap->counters, sweep_slab, slabs);
-    if (now - hak_load_relaxed(&told_ms) < STEP_MS) return; /* the hand makes up for lost time */
-    hak_store_relaxed(&told_ms, now);
+    uint64_t told = hak_load_relaxed(&told_ms);
+    if (now - told < STEP_MS || !hak_cas(&told_ms, &told, now)) return; /* the hand makes up for lost time */
     void (*on_tick)(uint64_t) = __atomic_load_n(&hak_sweep_on_tick, __ATOMIC_ACQUIRE);
     if (on_tick) on_tick(now);
     void (*on_pools)(uint64_t) = __atomic_load_n(&hak_sweep_on_pools, __ATOMIC_RELAXED);
@@ -101,7 +101,8 @@ static HAK_NOINLINE void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
         hak_kept_flush(heap);
         hak_middle_flush(heap);
     }
-    if (now - last < STEP_MS || !hak_cas(&last_ms, &last, now)) return;
+    int64_t least_ms = hak_load_relaxed(&owed) ? 1 : STEP_MS;
+    if ((int64_t)(now - last) < least_ms || !hak_cas(&last_ms, &last, now)) return; /* another thread's `last` may be later */
     if (last != 0) sweep_step(heap, now, last); /* else it is the first look at the clock */
 }
 

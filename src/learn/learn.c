@@ -273,7 +273,7 @@ static HAK_EARLY enum hak_evo_policy policy_wanted(void) {
         hak_text_foreign(&text, wanted, 32);
         hak_text_format(&text, " is none of auto, learn, canary, frozen, off; the default %s is used", names[usual]);
         hak_text_end_line(&text);
-        hak_os_write(2, bytes, hak_text_held(&text));
+        hak_os_note(2, bytes, hak_text_held(&text));
     }
     return HAK_OPT(disable_elo) ? HAK_EVO_FROZEN : usual;
 }

@@ -45,7 +45,7 @@ void hak_policy_say(const char *path, const char *what) {
     hak_text_char(&text, ' ');
     hak_text_str(&text, what);
     hak_text_end_line(&text);
-    hak_os_write(2, bytes, hak_text_held(&text));
+    hak_os_note(2, bytes, hak_text_held(&text));
 }
 
 const char *hak_policy_error(int error) {

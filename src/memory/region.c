@@ -122,6 +122,12 @@ bool hak_region_in_hands(size_t chunk) {
     return !hak_region.is_limited && hak_load_acquire(&hak_chunk_at(chunk)->data_state) == HAK_PART_TAKEN;
 }
 
+bool hak_region_is_foreign(size_t chunk) {
+    uint8_t unit = hak_load_acquire(&units[chunk >> hak_region.unit_shift]);
+    if (unit != HAK_PART_READY) return unit == HAK_PART_FOREIGN;
+    return !hak_region.is_limited && hak_load_acquire(&hak_chunk_at(chunk)->data_state) == HAK_PART_FOREIGN;
+}
+
 /* --- pieces, under RLIMIT_AS --- */
 
 /* -EEXIST: another thread was faster with this piece. Nothing foreign can be there: all mappings of the process

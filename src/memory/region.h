@@ -91,6 +91,9 @@ enum hak_ready hak_region_make_ready(size_t chunk, size_t count);
 /* Does somebody map it just now? (Or did, in a forked child whose parent's thread it was.) */
 bool hak_region_in_hands(size_t chunk);
 
+/* Something that is not ours lies there: given up for good. */
+bool hak_region_is_foreign(size_t chunk);
+
 /* Maps the data of granules that the caller has taken, where data comes by pieces. False: refused. */
 bool hak_region_map_pieces(size_t granule, size_t count);
 

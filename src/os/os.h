@@ -108,6 +108,7 @@ HAK_INLINE uint64_t hak_os_ticks(void) {
 
 /* --- files and the end --- */
 void hak_os_write(int fd, const void *bytes, size_t count); /* all of it; gives up silently on an error */
+void hak_os_note(int fd, const void *bytes, size_t count);  /* the same, if that cannot end the program: not for its last words */
 int hak_os_open_new(const char *path);                      /* 0600; fd or -errno */
 void hak_os_close(int fd);
 int hak_os_rename(const char *from, const char *to);

@@ -16,8 +16,8 @@
 
 static hak_atomic_u32 is_forked;
 
-void hak_os_forked(void) { hak_store_relaxed(&is_forked, 1); }
-bool hak_os_is_forked(void) { return hak_load_relaxed(&is_forked) != 0; }
+HAK_EARLY void hak_os_forked(void) { hak_store_relaxed(&is_forked, 1); }
+HAK_EARLY bool hak_os_is_forked(void) { return hak_load_relaxed(&is_forked) != 0; }
 
 size_t hak_os_file_read(const char *name, char *text, size_t count) {
     long fd = HAK_SYS4(SYS_openat, AT_FDCWD, name, O_RDONLY | O_CLOEXEC, 0);
@@ -44,14 +44,14 @@ static bool limit_read(const char *name, size_t *bytes) {
     return true;
 }
 
-static bool limit_ask(int resource, size_t *bytes) {
+static HAK_EARLY bool limit_ask(int resource, size_t *bytes) {
     struct rlimit limit;
     if (HAK_SYS4(SYS_prlimit64, 0, resource, NULL, &limit) != 0) return false;
     *bytes = limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)limit.rlim_cur;
     return true;
 }
 
-size_t hak_os_address_limit(void) {
+HAK_EARLY size_t hak_os_address_limit(void) {
     size_t bytes = SIZE_MAX;
     hak_os_is_forked() ? limit_read("Max address space", &bytes) : limit_ask(RLIMIT_AS, &bytes);
     return bytes;
@@ -64,6 +64,10 @@ bool hak_os_file_takes(int fd, size_t count) {
     if (!S_ISREG(file.st_mode)) return true;
     hak_os_is_forked() ? limit_read("Max file size", &limit) : limit_ask(RLIMIT_FSIZE, &limit);
     return limit == SIZE_MAX || (count <= limit && (size_t)file.st_size <= limit - count);
+}
+
+void hak_os_note(int fd, const void *bytes, size_t count) {
+    if (hak_os_file_takes(fd, count)) hak_os_write(fd, bytes, count);
 }
 
 size_t hak_os_resident_bytes(void) {

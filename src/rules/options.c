@@ -125,7 +125,7 @@ static int number_parse(const struct hak_option_row *row, const char *value, uin
 
 static void say(struct hak_text *text) {
     hak_text_end_line(text);
-    hak_os_write(2, text->at, hak_text_held(text));
+    hak_os_note(2, text->at, hak_text_held(text));
 }
 
 static void text_variable(struct hak_text *text, const char *name) {

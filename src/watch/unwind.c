@@ -132,6 +132,9 @@ int hak_unwind_find_object(void *pc, struct dl_find_object *object) {
     if (_dl_find_object(pc, object) == 0) return 0;
     uintptr_t address = (uintptr_t)pc;
     bool is_jump = address == hak_load_relaxed(&jumped_to);
+#ifdef __aarch64__
+    address += address % 4 == 3; /* a return address less one; the code there is what libgcc would read */
+#endif
     if (!is_jump && hak_os_readable((const void *)(address & ~(uintptr_t)7)) && hak_os_readable((const void *)((address + 10) & ~(uintptr_t)7)))
         return -1;
     memset(object, 0, sizeof *object);

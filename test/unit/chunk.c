@@ -153,6 +153,25 @@ static void a_run_goes_round_what_is_in_its_way(void **state) {
     hak_span_give(wall + 70, 1, HAK_SPAN_AS_IT_WAS);
 }
 
+/* The top passes chunks on the way to an aligned run; they serve small spans, the lowest first. */
+static void chunks_in_a_gap_are_used(void **state) {
+    (void)state;
+    enum { ALIGN = 64 * HAK_CHUNK_GRANULES };
+    size_t dirty, before = hak_load_relaxed(&hak_chunk_top), run = hak_span_take(ALIGN, ALIGN, &dirty), count = 0;
+    size_t next = hak_span_take(ALIGN, ALIGN, &dirty); /* one of them begins behind a gap, wherever the window is */
+    assert_true(run != HAK_NO_GRANULE && next != HAK_NO_GRANULE);
+    size_t first = (run < next ? run : next) / HAK_CHUNK_GRANULES, top = hak_load_relaxed(&hak_chunk_top);
+    static size_t spans[64];
+    for (; count < 64 && count + before < first; count++) {
+        spans[count] = hak_span_take(20 + count % 40, 1, &dirty);
+        REQUIRE(spans[count] / HAK_CHUNK_GRANULES < first);
+    }
+    assert_int_equal(hak_load_relaxed(&hak_chunk_top), top);
+    for (size_t i = 0; i < count; i++) hak_span_give(spans[i], 20 + i % 40, HAK_SPAN_AS_IT_WAS);
+    hak_span_give(run, ALIGN, HAK_SPAN_AS_IT_WAS);
+    hak_span_give(next, ALIGN, HAK_SPAN_AS_IT_WAS);
+}
+
 static void what_cannot_be_had_takes_nothing(void **state) {
     (void)state;
     size_t dirty;
@@ -313,6 +332,7 @@ int main(void) {
         cmocka_unit_test(a_span_grows_into_free_granules_behind_it),
         cmocka_unit_test(a_span_that_cannot_grow_wholly_does_not_grow_at_all),
         cmocka_unit_test(a_run_goes_round_what_is_in_its_way),
+        cmocka_unit_test(chunks_in_a_gap_are_used),
         cmocka_unit_test(what_cannot_be_had_takes_nothing),
         cmocka_unit_test(when_the_kernel_refuses_nothing_is_taken),
         cmocka_unit_test(a_run_that_somebody_crosses_is_given_back_and_found_elsewhere),

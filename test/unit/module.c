@@ -80,7 +80,7 @@ static void a_limit_of_memory_is_a_number_or_none(void **state) {
 /* Last: from here on the process takes itself for one. */
 static void a_forked_child_learns_the_same_from_files(void **state) {
     (void)state;
-    struct rlimit limit = { (rlim_t)1 << 40, RLIM_INFINITY };
+    struct rlimit limit = { (rlim_t)1 << 56, RLIM_INFINITY };
     char name[16], again[16];
     assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
     assert_int_equal(prctl(PR_SET_NAME, "x) R 7 (y"), 0); /* as /proc/self/stat has it, between brackets */
@@ -93,7 +93,7 @@ static void a_forked_child_learns_the_same_from_files(void **state) {
     assert_string_equal(again, name);
     assert_string_equal(again, "x) R 7 (y");
     assert_int_equal(hak_os_address_limit(), most);
-    assert_int_equal(most, (size_t)1 << 40);
+    assert_int_equal(most, (size_t)1 << 56);
     assert_in_range(read.fault_count, asked.fault_count, asked.fault_count + 100);
     assert_in_range(read.cpu_us, asked.cpu_us, asked.cpu_us + 1000000);
     int fds[2], file = memfd_create("file", 0);

@@ -159,9 +159,9 @@ static void nothing_goes_back_right_after_a_pause(void **state) {
     uint64_t start_ms = hak_os_clock_ms(), before = hak_load_relaxed(&hak_purge.returned_bytes);
     for (unsigned i = 0; i < CHUNKS; i++)
         if (spans[i] != HAK_NO_GRANULE) hak_span_give(spans[i], HAK_CHUNK_GRANULES, HAK_SPAN_DIRTY);
-    chores_for_ms(heap, 250);
+    chores_for_ms(heap, 150);
     uint64_t after = hak_load_relaxed(&hak_purge.returned_bytes);
-    if (hak_os_clock_ms() - start_ms < 290) assert_int_equal(after, before);
+    if (hak_os_clock_ms() - start_ms < 190) assert_int_equal(after, before);
     hak_options.purge_delay_ms = 800;
     hak_options.free_max_mb = 6;
     hak_heap_collect(heap);
@@ -180,7 +180,7 @@ static unsigned looked_at_since(uint64_t start_ms, uint64_t now_ms) {
 /* One visit of a program with a gigabyte once took 3 ms after a pause. */
 static void a_round_is_made_up_for_in_steps(void **state) {
     (void)state;
-    enum { CHUNKS = 150, AT_MOST = 34 };
+    enum { CHUNKS = 300, AT_MOST = 66 };
     size_t spans[CHUNKS], dirty;
     for (unsigned i = 0; i < CHUNKS; i++) {
         spans[i] = hak_span_take(HAK_CHUNK_GRANULES, 1, &dirty);
