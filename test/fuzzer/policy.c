@@ -14,7 +14,7 @@
 #include <string.h>
 
 bool hak_os_secure(void) { return false; }
-void hak_os_write(int fd, const void *bytes, size_t count) { (void)fd, (void)bytes, (void)count; }
+void hak_os_note(int fd, const void *bytes, size_t count) { (void)fd, (void)bytes, (void)count; }
 
 #define EXPECT(x) ((x) ? (void)0 : (fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #x), abort()))
 

@@ -60,8 +60,8 @@ def program_judge(path, more, can_name):
     status, out, said = programs.run(path, {**GUARDED, **more}, SECONDS_MAX)
     if os.environ.get("HAK_TEST_EMULATED"):  # whose kernel does not say what an access was
         said = re.sub(r"^qemu: .*\n", "", said, flags=re.MULTILINE)
-        out = re.sub(r"^(expect: hakmem: [a-z ]+: )(?:read of|write to) ", r"\1access to ", out, flags=re.MULTILINE)
-        out = re.sub(r"^stack (?:read|written):", "stack touched:", out, flags=re.MULTILINE)
+        out = re.sub(r"^(expect: hakmem: [a-z ]+: )(?:read of|write to|jump to) ", r"\1access to ", out, flags=re.MULTILINE)
+        out = re.sub(r"^stack (?:read|written|jumped to):", "stack touched:", out, flags=re.MULTILINE)
     announced = dict(re.findall(r"^([a-z ]+): (.*)$", out, re.MULTILINE))
     ends = announced.get("ends")
     if ends is None:
