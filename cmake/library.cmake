@@ -1,6 +1,8 @@
 # library.cmake - the objects of src/, and the library in its three forms.
 
 file(GLOB_RECURSE hakmem_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.c ${PROJECT_SOURCE_DIR}/src/*.cc)
+set(hakmem_shared_source ${PROJECT_SOURCE_DIR}/src/front/dlopen.c) # in libhakmem.so alone
+list(REMOVE_ITEM hakmem_sources ${hakmem_shared_source})
 if(NOT hakmem_sources)
     file(WRITE ${PROJECT_BINARY_DIR}/empty.c "extern int hak_empty;\nint hak_empty;\n")
     set(hakmem_sources ${PROJECT_BINARY_DIR}/empty.c)
@@ -77,8 +79,10 @@ set_source_files_properties(${unwinder} PROPERTIES EXTERNAL_OBJECT ON GENERATED 
 if(HAKMEM_SHARED AND NOT HAKMEM_SANITIZE)
     set(map ${PROJECT_SOURCE_DIR}/packaging/hakmem.map)
     set(order ${PROJECT_SOURCE_DIR}/packaging/hakmem.lds)
-    add_library(hakmem SHARED $<TARGET_OBJECTS:hakmem_objects> ${unwinder})
+    add_library(hakmem SHARED $<TARGET_OBJECTS:hakmem_objects> ${unwinder} ${hakmem_shared_source})
     add_dependencies(hakmem hakmem_unwinder)
+    target_compile_options(hakmem PRIVATE ${hakmem_flags} $<$<BOOL:${HAKMEM_DEBUG}>:${hakmem_debug_flags}>)
+    target_include_directories(hakmem PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_include_directories(hakmem INTERFACE
         $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
     set_target_properties(hakmem PROPERTIES

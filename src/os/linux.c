@@ -107,6 +107,11 @@ int hak_os_protect(void *address, size_t bytes, bool is_open) {
     return (int)HAK_SYS3(SYS_mprotect, address, bytes, is_open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
+int hak_os_protect_file(void *address, size_t bytes, bool is_writable, bool is_code) {
+    FAULT(HAK_OS_PROTECT, -ENOMEM);
+    return (int)HAK_SYS3(SYS_mprotect, address, bytes, PROT_READ | (is_writable ? PROT_WRITE : 0) | (is_code ? PROT_EXEC : 0));
+}
+
 bool hak_os_wipe_on_fork(void *page, size_t bytes) {
     FAULT(HAK_OS_ADVISE, false);
     return advise(page, bytes, MADV_WIPEONFORK) == 0;

@@ -35,6 +35,7 @@ int hak_os_unmap(void *address, size_t bytes);
 int hak_os_fresh(void *address, size_t bytes);          /* maps zero pages over what is there, read-write */
 void *hak_os_reserve(size_t bytes);                     /* addresses that nothing may touch, anywhere */
 int hak_os_protect(void *address, size_t bytes, bool is_open); /* read-write, or no access; what is there stays */
+int hak_os_protect_file(void *address, size_t bytes, bool is_writable, bool is_code); /* a file's pages: readable, and so */
 bool hak_os_wipe_on_fork(void *page, size_t bytes);     /* the child reads zeros there */
 
 /* Gives the pages back: they read as zeros afterwards and are not resident. One system call for all ranges

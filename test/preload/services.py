@@ -117,10 +117,8 @@ def main():
     suite = Suite("services", __doc__)
     suite.case("memcached", lambda: memcached_judge(suite))
     suite.same("ruby", lambda: [need("ruby"), "-e", RUBY])
-    # -n: no extensions. php loads those with RTLD_DEEPBIND, which binds them to libc's malloc and the rest of
-    # php to the preloaded one; no preloaded malloc survives that.
-    suite.same("php", lambda: [need("php"), "-n", "-d", "memory_limit=1G", "-r", PHP])
-    suite.same("php without its own allocator", lambda: [need("php"), "-n", "-d", "memory_limit=1G", "-r", PHP], env={"USE_ZEND_ALLOC": "0"})
+    suite.same("php", lambda: [need("php"), "-d", "memory_limit=1G", "-r", PHP])
+    suite.same("php without its own allocator", lambda: [need("php"), "-d", "memory_limit=1G", "-r", PHP], env={"USE_ZEND_ALLOC": "0"})
     suite.same("lua", lambda: [need("lua5.4"), "-e", LUA])
 
     def java():

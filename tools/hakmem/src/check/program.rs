@@ -265,21 +265,10 @@ fn kind_check(path: &Path, headers: &Headers, findings: &mut Vec<Finding>) {
             "PYTHONMALLOC=malloc gives them to the library",
         ));
     }
-    deepbind_check(&name, findings);
     if headers.needed.iter().any(|needed| needed == "libjli.so" || needed == "libjvm.so") {
         findings.push(note(
             format!("{name} keeps Java objects in a heap of its own; the library serves what is outside it"),
             "nothing",
-        ));
-    }
-}
-
-/// php loads its extensions with RTLD_DEEPBIND: their free is libc's, their blocks may be the library's.
-fn deepbind_check(name: &str, findings: &mut Vec<Finding>) {
-    if name.starts_with("php") {
-        findings.push(warning(
-            format!("{name} loads its extensions so that they see libc's free (RTLD_DEEPBIND): no preloaded malloc survives that"),
-            "php -n runs without extensions; or build php with its extensions inside",
         ));
     }
 }
