@@ -217,17 +217,29 @@ static size_t take_run(size_t count, size_t align, size_t *dirty_granules) {
     }
 }
 
+/* What could not be mapped goes back, but for what is foreign: that stays used for ever. */
+static HAK_COLD void give_unmapped(size_t granule, size_t count) {
+    size_t from = granule;
+    for (size_t i = 0; i < count; i++) {
+        if (!hak_region_piece_is_foreign(granule + i)) continue;
+        if (granule + i > from) hak_span_give(from, granule + i - from, HAK_SPAN_AS_IT_WAS);
+        from = granule + i + 1;
+    }
+    if (granule + count > from) hak_span_give(from, granule + count - from, HAK_SPAN_AS_IT_WAS);
+}
+
 size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules) {
     HAK_ASSERT(count > 0 && (align & (align - 1)) == 0);
-    size_t granule = count <= HAK_CHUNK_GRANULES && align <= HAK_CHUNK_GRANULES
-                         ? take_small(count, align, dirty_granules)
-                         : take_run(count, align, dirty_granules);
-    if (granule == HAK_NO_GRANULE) return granule;
-    if (HAK_UNLIKELY(!hak_region_map_pieces(granule, count))) {
-        hak_span_give(granule, count, HAK_SPAN_AS_IT_WAS);
-        return HAK_NO_GRANULE;
+    for (;;) {
+        size_t granule = count <= HAK_CHUNK_GRANULES && align <= HAK_CHUNK_GRANULES
+                             ? take_small(count, align, dirty_granules)
+                             : take_run(count, align, dirty_granules);
+        if (granule == HAK_NO_GRANULE) return granule;
+        enum hak_ready ready = hak_region_map_pieces(granule, count);
+        if (HAK_LIKELY(ready == HAK_READY)) return granule;
+        give_unmapped(granule, count);
+        if (ready == HAK_READY_REFUSED) return HAK_NO_GRANULE;
     }
-    return granule;
 }
 
 size_t hak_span_take_dense(size_t count, size_t *dirty_granules) {
@@ -294,7 +306,7 @@ bool hak_span_extend(size_t granule, size_t count, size_t more) {
         note_take(hak_chunk_at(number), mask);
         at += part;
     }
-    if (hak_region_map_pieces(end, more)) return true;
-    hak_span_give(end, more, HAK_SPAN_AS_IT_WAS);
+    if (hak_region_map_pieces(end, more) == HAK_READY) return true;
+    give_unmapped(end, more);
     return false;
 }

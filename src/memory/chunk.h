@@ -27,6 +27,8 @@ struct HAK_ALIGNED(HAK_LINE) hak_chunk {
     _Atomic(uint8_t) data_state;  /* region.c: are its granules mapped? */
     _Atomic(uint8_t) rows_used;   /* its metadata may be resident */
     _Atomic(uint8_t) huge;        /* halves in which the kernel may use huge pages */
+    _Atomic(uint16_t) pieces;     /* when data comes by pieces: those that somebody maps, has mapped, or found foreign */
+    _Atomic(uint16_t) foreign;    /* of these, given up for good */
 };
 HAK_STATIC(sizeof(struct hak_chunk) == HAK_LINE);
 

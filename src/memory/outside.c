@@ -3,6 +3,7 @@
 
 #include "base/atomic.h"
 #include "base/word.h"
+#include "memory/region.h"
 #include "os/os.h"
 
 enum { ROWS = 4096, PROBES = 64 };
@@ -12,7 +13,7 @@ static struct {
     _Atomic(size_t) bytes;
     hak_atomic_u32 number;
 } rows[ROWS];
-static hak_atomic_u32 used; /* rows ever taken: 0 lets every look-up end at once */
+static hak_atomic_u32 used; /* was a row ever taken? 0 lets every look-up end at once */
 
 static size_t row_first(uintptr_t address) { return (address >> 12) * UINT64_C(0x9e3779b97f4a7c15) >> 52; }
 HAK_STATIC(ROWS == 1 << (64 - 52));
@@ -24,11 +25,28 @@ static size_t row_find(const void *block) {
     return ROWS;
 }
 
+/* Whatever lies in the window's range would be taken for its own one day: free() asks the records first. */
+static bool meets_window(uintptr_t start, size_t bytes) {
+    uintptr_t end = hak_window.base + hak_region.chunk_count * HAK_CHUNK_BYTES;
+    return start < end && start + bytes > (uintptr_t)hak_region.fork_page;
+}
+
+/* The kernel's own choice; once it has come down to the window, a place below that. */
+static char *map_apart(size_t bytes) {
+    char *start = hak_os_map(bytes);
+    if (!start || !meets_window((uintptr_t)start, bytes)) return start;
+    hak_os_unmap(start, bytes);
+    uintptr_t end = (uintptr_t)hak_region.fork_page, lowest = hak_round_up(bytes, HAK_GRANULE_BYTES) + HAK_GRANULE_BYTES;
+    for (uintptr_t step = hak_round_up(bytes, HAK_GRANULE_BYTES); end >= lowest + step; end -= step, step *= 2)
+        if (hak_os_map_at((void *)(end - step), bytes) == 0) return (char *)(end - step);
+    return NULL;
+}
+
 void *hak_outside_take(size_t bytes, size_t align) {
     size_t page = hak_os_page_bytes(), slack = align > page ? align : 0;
     if (bytes > PTRDIFF_MAX - page - slack) return NULL;
     bytes = hak_round_up(bytes, page);
-    char *start = hak_os_map(bytes + slack);
+    char *start = map_apart(bytes + slack);
     if (!start) return NULL;
     char *block = (char *)hak_round_up((uintptr_t)start, align > page ? align : page);
     if (block > start) hak_os_unmap(start, (size_t)(block - start));
@@ -38,7 +56,7 @@ void *hak_outside_take(size_t bytes, size_t align) {
         if (!hak_cas(&rows[row].address, &none, 1)) continue;
         hak_store_relaxed(&rows[row].bytes, bytes);
         hak_store_release(&rows[row].address, (uintptr_t)block);
-        hak_add(&used, 1);
+        hak_store_relaxed(&used, 1);
         return block;
     }
     hak_os_unmap(block, bytes);

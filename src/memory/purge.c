@@ -141,6 +141,7 @@ static uint64_t unmap_pieces(size_t number, uint64_t mask) {
         if (!(hak_load_relaxed(&hak_chunk_at(number)->mapped) & piece)) continue;
         if (hak_os_unmap(hak_granule_address(number * HAK_CHUNK_GRANULES + first), 4 * HAK_GRANULE_BYTES) != 0) continue;
         hak_and(&hak_chunk_at(number)->mapped, ~piece);
+        hak_and(&hak_chunk_at(number)->pieces, (uint16_t)~(1u << first / 4)); /* after `mapped`: region.c */
         hak_add(&hak_region.mapped_bytes, -(uint64_t)(4 * HAK_GRANULE_BYTES));
         returned_note(4 * HAK_GRANULE_BYTES, false);
         done |= piece;

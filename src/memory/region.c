@@ -130,39 +130,93 @@ bool hak_region_is_foreign(size_t chunk) {
 
 /* --- pieces, under RLIMIT_AS --- */
 
-/* -EEXIST: another thread was faster with this piece. Nothing foreign can be there: all mappings of the process
- * together are no longer than the limit, and the window is further away than that. */
-static bool piece_map(size_t granule, size_t count) {
-    size_t bytes = count * HAK_GRANULE_BYTES;
-    int result = hak_os_map_at(hak_granule_address(granule), bytes);
-    if (result == 0) hak_add(&hak_region.mapped_bytes, bytes);
-    if (result != -EEXIST) return result == 0;
-    if (count == PIECE_GRANULES) return true;
-    for (size_t i = 0; i < count; i += PIECE_GRANULES)
-        if (!piece_map(granule + i, PIECE_GRANULES)) return false;
-    return true;
+/* Two spans may lie in one piece, and two threads come to map it. Who sets its bit in `pieces` maps it; `mapped` follows. What
+ * is there already is then foreign: the kernel comes near when the process has passed over a multiple of the window's size, which it
+ * can without using it up, or after its limit was raised. */
+enum { WAITS_MAX = 400 }; /* some 20 ms */
+
+static uint16_t piece_bit(size_t granule) { return (uint16_t)(1u << (granule % HAK_CHUNK_GRANULES / PIECE_GRANULES)); }
+static uint64_t piece_mask(size_t granule) {
+    return hak_word_mask((unsigned)hak_round_down(granule % HAK_CHUNK_GRANULES, PIECE_GRANULES), PIECE_GRANULES);
 }
 
-bool hak_region_map_pieces(size_t granule, size_t count) {
-    if (HAK_LIKELY(!hak_region.is_limited)) return true;
-    for (size_t end = granule + count; granule < end;) {
-        size_t number = granule / HAK_CHUNK_GRANULES, chunk_start = number * HAK_CHUNK_GRANULES;
-        struct hak_chunk *chunk = hak_chunk_at(number);
-        size_t stop = chunk_start + HAK_CHUNK_GRANULES < end ? chunk_start + HAK_CHUNK_GRANULES : end;
-        unsigned first = (unsigned)hak_round_down(granule - chunk_start, PIECE_GRANULES);
-        unsigned last = (unsigned)hak_round_up(stop - chunk_start, PIECE_GRANULES);
-        uint64_t missing = hak_word_mask(first, last - first) & ~hak_load_acquire(&chunk->mapped);
-        while (missing) {
-            unsigned from = hak_word_first(missing);
-            uint64_t gap = ~(missing >> from);
-            unsigned length = gap ? hak_word_first(gap) : 64 - from;
-            if (!piece_map(chunk_start + from, length)) return false;
-            hak_or(&chunk->mapped, hak_word_mask(from, length));
-            missing &= ~hak_word_mask(from, length);
+/* The `count` granules are whole pieces of one chunk that this thread has claimed. */
+static enum hak_ready pieces_map_claimed(struct hak_chunk *chunk, size_t granule, size_t count) {
+    int result = hak_os_map_at(hak_granule_address(granule), count * HAK_GRANULE_BYTES);
+    uint64_t mask = hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES), (unsigned)count);
+    if (result == 0) {
+        hak_add(&hak_region.mapped_bytes, count * HAK_GRANULE_BYTES);
+        hak_or(&chunk->mapped, mask);
+        return HAK_READY;
+    }
+    if (result == -EEXIST && count == PIECE_GRANULES) {
+        hak_or(&chunk->foreign, piece_bit(granule));
+        return HAK_READY_ELSEWHERE;
+    }
+    enum hak_ready all = HAK_READY_REFUSED;
+    for (size_t i = 0; i < count; i += PIECE_GRANULES) {
+        enum hak_ready ready = HAK_READY_REFUSED;
+        if (result == -EEXIST) ready = pieces_map_claimed(chunk, granule + i, PIECE_GRANULES);
+        else hak_and(&chunk->pieces, (uint16_t)~piece_bit(granule + i));
+        if (i == 0 || ready == HAK_READY_REFUSED || (ready == HAK_READY_ELSEWHERE && all == HAK_READY)) all = ready;
+    }
+    return all;
+}
+
+/* Another thread has claimed it, or had, in a forked child; then it is given up like what is foreign. HAK_READY_REFUSED: he was. */
+static enum hak_ready piece_wait(struct hak_chunk *chunk, size_t granule) {
+    for (unsigned i = 0;; i++) {
+        if (hak_load_acquire(&chunk->mapped) & piece_mask(granule)) return HAK_READY;
+        if (hak_load_relaxed(&chunk->foreign) & piece_bit(granule)) return HAK_READY_ELSEWHERE;
+        if (!(hak_load_relaxed(&chunk->pieces) & piece_bit(granule))) return HAK_READY_REFUSED;
+        if (i == WAITS_MAX) break;
+        hak_os_yield(i);
+    }
+    hak_or(&chunk->foreign, piece_bit(granule));
+    return HAK_READY_ELSEWHERE;
+}
+
+/* The pieces around [granule, stop) of one chunk. */
+static enum hak_ready pieces_of_chunk(struct hak_chunk *chunk, size_t granule, size_t stop) {
+    enum hak_ready all = HAK_READY;
+    size_t end = hak_round_up(stop, PIECE_GRANULES), first = hak_round_down(granule, PIECE_GRANULES);
+    while (first < end) {
+        enum hak_ready ready;
+        size_t claimed = 0;
+        while (first + claimed < end && !(hak_load_acquire(&chunk->mapped) & piece_mask(first + claimed)) &&
+               !(hak_or(&chunk->pieces, piece_bit(first + claimed)) & piece_bit(first + claimed)))
+            claimed += PIECE_GRANULES;
+        if (claimed) {
+            ready = pieces_map_claimed(chunk, first, claimed);
+        } else {
+            ready = piece_wait(chunk, first);
+            if (ready == HAK_READY_REFUSED) continue; /* our turn */
+            claimed = PIECE_GRANULES;
         }
+        if (ready == HAK_READY_REFUSED) return ready;
+        if (ready == HAK_READY_ELSEWHERE) all = ready;
+        first += claimed;
+    }
+    return all;
+}
+
+enum hak_ready hak_region_map_pieces(size_t granule, size_t count) {
+    enum hak_ready all = HAK_READY;
+    if (HAK_LIKELY(!hak_region.is_limited)) return HAK_READY;
+    for (size_t end = granule + count; granule < end;) {
+        size_t number = granule / HAK_CHUNK_GRANULES, stop = (number + 1) * HAK_CHUNK_GRANULES;
+        if (stop > end) stop = end;
+        enum hak_ready ready = pieces_of_chunk(hak_chunk_at(number), granule, stop);
+        if (ready == HAK_READY_REFUSED) return ready;
+        if (ready == HAK_READY_ELSEWHERE) all = ready;
         granule = stop;
     }
-    return true;
+    return all;
+}
+
+bool hak_region_piece_is_foreign(size_t granule) {
+    struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
+    return hak_load_relaxed(&chunk->foreign) & piece_bit(granule) && !(hak_load_acquire(&chunk->mapped) & piece_mask(granule));
 }
 
 /* --- the start --- */

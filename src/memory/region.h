@@ -94,7 +94,9 @@ bool hak_region_in_hands(size_t chunk);
 /* Something that is not ours lies there: given up for good. */
 bool hak_region_is_foreign(size_t chunk);
 
-/* Maps the data of granules that the caller has taken, where data comes by pieces. False: refused. */
-bool hak_region_map_pieces(size_t granule, size_t count);
+/* Maps the data of granules that the caller has taken, where data comes by pieces. HAK_READY_ELSEWHERE: some pieces are foreign, and
+ * their granules are never given back. */
+enum hak_ready hak_region_map_pieces(size_t granule, size_t count);
+bool hak_region_piece_is_foreign(size_t granule);
 
 #endif

@@ -10,11 +10,13 @@
 
 #include "base/atomic.h"
 #include "base/word.h"
+#include "os/descriptor.h"
 #include "os/syscall.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -196,7 +198,7 @@ size_t hak_os_resident_pages(void *start, size_t bytes) {
 
 int hak_os_split(void *page) { return advise(page, hak_os_page_bytes(), MADV_COLD); }
 
-int hak_os_move(void *from, void *to, size_t bytes) {
+static int move_part(char *from, char *to, size_t bytes) {
 #ifdef HAK_DEBUG
     if (hak_os_fault && hak_os_fault(HAK_OS_MOVE)) {
         HAK_SYS2(SYS_munmap, to, bytes); /* as the kernel does before it refuses some */
@@ -207,6 +209,25 @@ int hak_os_move(void *from, void *to, size_t bytes) {
         HAK_SYS5(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
     if (result == (long)to) return 0;
     return result < 0 ? (int)result : -EINVAL;
+}
+
+/* Of several mappings, each by itself: a kernel before Linux 6.17 refuses them in one call, a later one moves them one after another, and
+ * leaves what it has moved when one fails. Here that is copied back. Linux 6.10 and earlier do not say, and move one or nothing. */
+int hak_os_move(void *from, void *to, size_t bytes) {
+    int maps = hak_os_open_read("/proc/self/maps"), result = 0;
+    if (maps < 0) return maps;
+    size_t done = 0;
+    while (done < bytes && result == 0) {
+        uintptr_t low, high, start = (uintptr_t)from + done;
+        size_t part = bytes - done;
+        int asked = hak_os_mapping(maps, start, &low, &high);
+        if (asked > 0 && high - start < part) part = high - start;
+        result = asked == 0 ? -EFAULT : move_part((char *)from + done, (char *)to + done, part);
+        if (result == 0) done += part;
+    }
+    HAK_SYS1(SYS_close, maps);
+    if (result != 0 && done) memcpy(from, to, done);
+    return result;
 }
 
 void hak_os_yield(unsigned turn) {
