@@ -96,7 +96,7 @@ static void fill_classes(struct hak_stats *stats, const struct hak_census *censu
         row->slab_count = (uint32_t)census->slabs[c];
         row->alloc_count = census->handed[c];
         row->live_count = live;
-        row->free_count = census->handed[c] - live;
+        row->free_count = live < census->handed[c] ? census->handed[c] - live : 0; /* heaps are read before slabs */
         stats->live_bytes += live * row->block_bytes;
     }
     stats->class_count = HAK_CLASS_COUNT - 1;

@@ -117,8 +117,9 @@ static uint64_t draw(struct hak_watch *watch, unsigned class_index, uint64_t rat
 /* Another rate: what is pending is drawn again when it is met. */
 static void follow(struct hak_heap *heap) {
     uint64_t begin_ns = hak_os_clock_ns();
-    heap->follows = hak_load_acquire(&hak_hooks.generation);
-    if (!hak_watch_of(heap)) return;
+    uint32_t generation = hak_load_acquire(&hak_hooks.generation);
+    if (!hak_watch_of(heap)) return; /* no memory: asked again at the next chores */
+    heap->follows = generation;
     bool on = hak_sample_rate() != 0;
     for (unsigned i = 1; i < hak_shelf_end(heap); i++) hak_shelf_of(heap, i)->ahead = on ? NEXT : NEVER;
     for (unsigned i = HAK_SMALL_CLASS_MAX + 1; i < HAK_CLASS_COUNT; i++) hak_middle_of(heap, i)->ahead = on ? (uint32_t)NEXT : 0;
@@ -186,6 +187,7 @@ static void *on_visited(size_t bytes, struct hak_heap *heap, unsigned shelf_inde
     struct hak_stack_here here = HAK_STACK_HERE();
     struct hak_watch *watch = heap->watch;
     struct hak_shelf *shelf = hak_shelf_of(heap, shelf_index);
+    if (HAK_UNLIKELY(!watch)) return shelf->ahead = NEVER, block; /* it counted beyond its bits before it follows */
     struct hak_bin *bin = hak_bin_of(heap, shelf_index);
     unsigned count = hak_word_count(bin->word) + 1u; /* `block` among them */
     uint64_t may = count - 1 - shelf->ahead, rate = hak_sample_rate();
@@ -213,6 +215,7 @@ static void *on_kept(size_t bytes, struct hak_heap *heap, unsigned class_index, 
     struct hak_stack_here here = HAK_STACK_HERE();
     struct hak_watch *watch = heap->watch;
     struct hak_middle *middle = hak_middle_of(heap, class_index);
+    if (HAK_UNLIKELY(!watch)) return middle->ahead = 0, block; /* after 2^32 kept blocks */
     unsigned at = class_index - HAK_SMALL_CLASS_MAX - 1;
     uint64_t may = 0, rate = hak_sample_rate();
     if (HAK_UNLIKELY(watch->kept_drawn[at] != hak_load_acquire(&hak_hooks.generation))) {
@@ -368,6 +371,7 @@ static void *on_large_apart(struct hak_heap *heap, size_t bytes, size_t align, b
     struct hak_watch *watch = heap->watch;
     uint64_t rate = hak_sample_rate();
     hak_atomic_u32 *number;
+    if (HAK_UNLIKELY(!watch)) return heap->large_ahead = NEVER, NULL;
     watch->large_is_sample = large_hit(heap, watch, bytes) && rate;
     if (HAK_LIKELY(!watch->large_is_sample) || !guard_due(watch, bytes, rate)) return NULL;
     thread_look(watch);
@@ -391,6 +395,7 @@ static hak_atomic_u32 *large_place(void *block) {
 
 static void on_large_taken(struct hak_heap *heap, void *block, size_t bytes) {
     struct hak_watch *watch = heap->watch;
+    if (HAK_UNLIKELY(!watch)) return;
     bool is_sample = watch->large_is_sample;
     watch->large_is_sample = false;
     if (!is_sample || !hak_load_relaxed(&rows_wanted)) return;

@@ -1,0 +1,51 @@
+/* sampler.c - a heap that could not get what sampling keeps of it: nothing of it is sampled, and it is asked again. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "unit/heap_room.h"
+
+#include "heap/hooks.h"
+#include "os/os.h"
+#include "watch/sampler.h"
+
+static bool refuse_maps(enum hak_os_call call) { return call == HAK_OS_FRESH; }
+
+/* A count of a heap that does not follow carries all the same, after 2^32 blocks above 1 KiB that were kept. */
+static void a_count_that_carries_before_the_heap_follows_is_set_back(void **state) {
+    (void)state;
+    struct hak_heap *heap = hak_heap_birth();
+    assert_non_null(heap);
+    hak_sample_want(HAK_SAMPLE_RECORD, 4096, false);
+    uint32_t generation = hak_load_relaxed(&hak_hooks.generation);
+    hak_os_fault = refuse_maps;
+    HAK_HOOK(follow)(heap);
+    hak_os_fault = NULL;
+    assert_null(heap->watch);
+    assert_int_not_equal(heap->follows, generation); /* so that it is asked again */
+
+    char block[16];
+    unsigned middle = HAK_SMALL_CLASS_MAX + 3, small = 4;
+    hak_middle_of(heap, middle)->ahead = 5;
+    assert_ptr_equal(HAK_HOOK(kept)(2000, heap, middle, block), block);
+    assert_int_equal(hak_middle_of(heap, middle)->ahead, 0);
+    assert_ptr_equal(HAK_HOOK(visited)(50, heap, small, block), block);
+    assert_true(hak_shelf_of(heap, small)->ahead >> 62); /* far from the next carry */
+    bool zeroed = false;
+    heap->large_ahead = 5;
+    assert_null(HAK_HOOK(large_apart)(heap, 1 << 20, 1, &zeroed));
+    assert_true(heap->large_ahead >> 62);
+    HAK_HOOK(large_taken)(heap, block, 1 << 20);
+
+    HAK_HOOK(follow)(heap);
+    assert_non_null(heap->watch);
+    assert_int_equal(heap->follows, generation);
+    hak_sample_want(HAK_SAMPLE_RECORD, 0, false);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = { cmocka_unit_test(a_count_that_carries_before_the_heap_follows_is_set_back) };
+    return cmocka_run_group_tests(tests, heap_room_start, NULL);
+}
