@@ -144,9 +144,23 @@ int hak_unwind_find_object(void *pc, struct dl_find_object *object) {
 
 void hak_stack_jumped(uintptr_t address) { hak_store_relaxed(&jumped_to, address); }
 
+/* A static program has no index of its frames, and tells them to its own unwinder alone; ours would abort at its first step. */
+static bool knows_this_code(void) {
+    static hak_atomic_u32 known; /* 0 not asked yet, 1 yes, 2 no */
+    uint32_t seen = hak_load_relaxed(&known);
+    if (HAK_UNLIKELY(seen == 0)) {
+        struct dl_find_object object;
+        bool is_there = _dl_find_object((void *)(uintptr_t)hak_stack_jumped, &object) == 0 && object.dlfo_eh_frame;
+        seen = is_there ? 1 : 2;
+        hak_store_relaxed(&known, seen);
+    }
+    return seen == 1;
+}
+
 #else
 
 void hak_stack_jumped(uintptr_t address) { (void)address; }
+static bool knows_this_code(void) { return true; }
 
 #endif
 
@@ -169,7 +183,7 @@ static _Unwind_Reason_Code frame_note(struct _Unwind_Context *context, void *arg
 /* Into arrays of HAK_STACK_FRAMES_MAX + 16: our own frames come first. */
 unsigned hak_stack_unwind(uintptr_t *pc, uintptr_t *slot) {
     struct unwinding unwinding = { pc, slot, 0 };
-    if (!hak_unwind_Backtrace || !hak_unwind_GetIP || !hak_unwind_GetCFA) return 0;
+    if (!hak_unwind_Backtrace || !hak_unwind_GetIP || !hak_unwind_GetCFA || !knows_this_code()) return 0;
     hak_unwind_Backtrace(frame_note, &unwinding);
     return unwinding.count;
 }

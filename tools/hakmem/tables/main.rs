@@ -85,8 +85,12 @@ fn counters_make(rows: &[Row], source: &mut String) -> Result<(), String> {
 fn learn_make(crate_dir: &Path, source: &mut String) -> Result<(), String> {
     let read = |name: &str| {
         let places = [crate_dir.join("rules").join(name), crate_dir.join("../../src/learn").join(name)];
-        places.iter().for_each(|path| println!("cargo::rerun-if-changed={}", path.display()));
-        places.iter().find_map(|path| fs::read_to_string(path).ok()).unwrap_or_default()
+        let Some(path) = places.iter().find(|path| path.is_file()) else {
+            return String::new();
+        };
+        // Of one that is not there cargo would say that it has changed, and build everything each time.
+        println!("cargo::rerun-if-changed={}", path.display());
+        fs::read_to_string(path).unwrap_or_default()
     };
     let io = |error: std::fmt::Error| error.to_string();
     source.push_str("pub static REASONS: &[(&str, &str, &str)] = &[\n");

@@ -33,14 +33,14 @@ pub fn check(path: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
         _ => None,
     };
     let before = findings.len();
-    if let Some(obstacle) = preload_obstacle(&path, &headers, ours) {
+    let symbols = elf::symbols(&path, &is_wanted)?;
+    if let Some(obstacle) = preload_obstacle(&path, &headers, ours).filter(|_| !has_ours(&headers, &symbols)) {
         findings.push(serious(format!("{shown}: {}", obstacle.what), obstacle.advice));
     }
     if let Some(what) = privileges(&path).filter(|_| !gains_privileges(&path)) {
         let what = format!("{shown}: {what}; for you it gains nothing, but for others LD_PRELOAD is ignored");
         findings.push(note(what, "link it with libhakmem.a where it must serve them as well"));
     }
-    let symbols = elf::symbols(&path, &is_wanted)?;
     symbols_check(&shown, &headers, &symbols, findings);
     libraries_check(&path, &headers, findings);
     kind_check(&path, &headers, findings);
@@ -204,13 +204,22 @@ fn bundled_symbol(name: &str) -> Option<&'static str> {
     }
 }
 
+fn has_ours(headers: &Headers, symbols: &Symbols) -> bool {
+    symbols.defined.contains("hak_version")
+        || headers.needed.iter().any(|name| library::is_ours(Path::new(name)))
+}
+
+/// Is the library in it, or loaded with it, so that a preloaded one would stand idle beside?
+pub fn is_linked(path: &Path, headers: &Headers) -> bool {
+    elf::symbols(path, &|name| name == "hak_version").is_ok_and(|symbols| has_ours(headers, &symbols))
+}
+
 fn symbols_check(shown: &str, headers: &Headers, symbols: &Symbols, findings: &mut Vec<Finding>) {
     let all = || symbols.defined.iter().chain(&symbols.imported);
     let sanitizer = all().find_map(|name| sanitizer_symbol(name));
     let sanitizer = sanitizer.or_else(|| headers.needed.iter().find_map(|name| sanitizer_of(name)));
     let bundled = symbols.defined.iter().find_map(|name| bundled_symbol(name));
-    let has_ours = symbols.defined.contains("hak_version");
-    if has_ours || headers.needed.iter().any(|name| library::is_ours(Path::new(name))) {
+    if has_ours(headers, symbols) {
         findings.push(ok(format!("{shown} is linked with hakmem, no preload is needed")));
     } else if let Some(sanitizer) = sanitizer {
         findings.push(serious(

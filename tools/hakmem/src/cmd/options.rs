@@ -7,6 +7,7 @@ use serde_json::json;
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The option to explain: purge_delay_ms, HAKMEM_PURGE_DELAY_MS or --purge-delay-ms
+    #[arg(allow_hyphen_values = true)]
     name: Option<String>,
 
     /// Print JSON

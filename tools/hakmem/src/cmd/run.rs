@@ -72,10 +72,13 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
     let is_guarded = is_guarded(&options);
     let mut changes: Vec<(String, OsString)> =
         options.into_iter().map(|(row, value)| (row.variable(), OsString::from(value))).collect();
-    let preload = library::preload_value(&library.path, env::var_os("LD_PRELOAD").as_deref());
-    changes.push(("LD_PRELOAD".to_owned(), preload));
+    let is_linked = is_linked(&program);
+    if !is_linked {
+        let preload = library::preload_value(&library.path, env::var_os("LD_PRELOAD").as_deref());
+        changes.push(("LD_PRELOAD".to_owned(), preload));
+    }
 
-    let obstacle = obstacle_to_preload(&program, &library);
+    let obstacle = obstacle_to_preload(&program, &library).filter(|_| !is_linked);
     if arguments.report.is_none() && json_path.is_none() && arguments.record.is_none() && !is_guarded {
         if let Some(obstacle) = obstacle {
             text::line_to_stderr(&format!(
@@ -214,6 +217,12 @@ fn options_checked(
         options.push((row, value));
     }
     Ok(options)
+}
+
+/// A second copy would stand idle beside the program's own, and answer for it.
+fn is_linked(program: &Path) -> bool {
+    let examined = check::program::examined_program(program, &mut Vec::new());
+    examined.is_ok_and(|found| found.is_some_and(|(file, headers)| check::program::is_linked(&file, &headers)))
 }
 
 /// Why the loader would not preload the library into this program, if that is certain from the file.

@@ -46,7 +46,9 @@ fn named(strategy: &str) -> String {
 fn learnt_lines(learnt: &Learnt) -> Vec<String> {
     let has_won = !learnt.strategy.is_empty() && learnt.strategy != BASELINE;
     let stage = match (learnt.stage, has_won) {
-        (None | Some(Stage::Off), _) => "Nothing is learnt: learning is off.".to_owned(),
+        (None | Some(Stage::Off), _) => {
+            "Nothing is learnt: learning is off, or the program ended within a second, before it begins.".to_owned()
+        }
         (Some(Stage::Learn), false) => {
             "LEARN: strategies duel; none has won yet, the defaults hold.".to_owned()
         }
@@ -64,7 +66,8 @@ fn learnt_lines(learnt: &Learnt) -> Vec<String> {
         }
     };
     let mut lines = vec![stage];
-    lines.extend(learnt.fixed.as_ref().map(|fixed| match learnt.is_fixed_by_default {
+    let fixed = learnt.fixed.as_ref().filter(|_| !matches!(learnt.stage, None | Some(Stage::Off)));
+    lines.extend(fixed.map(|fixed| match learnt.is_fixed_by_default {
         false => format!("The stage is fixed by HAKMEM_EVO_POLICY={fixed}."),
         true => {
             format!("The stage is fixed: {fixed} is the default of HAKMEM_EVO_POLICY without a policy file.")
