@@ -7,6 +7,7 @@
 #include "front/front.h"
 
 #include "hakmem/hakmem.h"
+#include "rules/options.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -73,6 +74,7 @@ HAK_EXPORT void *pvalloc(size_t bytes) {
 
 void hak_check_size(const char *function, const void *block, size_t stated) {
     struct hak_found found = hak_find(function, block);
+    if (HAK_UNLIKELY(!HAK_OPT(size_check))) return;
     if (stated > found.bytes) hak_misuse_size(function, block, found.bytes, stated);
     bool is_outside = !found.record && !found.apart;
     if (is_outside && stated > found.bytes / 2) return; /* realloc leaves one whole down to a half */
@@ -102,7 +104,7 @@ HAK_NOINLINE void hak_free_sized_slow(void *block, size_t bytes) {
 void hak_check_aligned(const char *function, const void *block, size_t align, size_t bytes) {
     if ((uintptr_t)block & (align - 1)) hak_misuse_align(function, block, align);
     struct hak_found found = hak_find(function, block);
-    if (bytes > found.bytes) hak_misuse_size(function, block, found.bytes, bytes);
+    if (bytes > found.bytes && HAK_OPT(size_check)) hak_misuse_size(function, block, found.bytes, bytes);
 }
 
 void hak_free_aligned(void *block, size_t align, size_t bytes) {

@@ -214,7 +214,7 @@ static int move_part(char *from, char *to, size_t bytes) {
 /* Of several mappings, each by itself: a kernel before Linux 6.17 refuses them in one call, a later one moves them one after another, and
  * leaves what it has moved when one fails. Here that is copied back. Linux 6.10 and earlier do not say, and move one or nothing. */
 int hak_os_move(void *from, void *to, size_t bytes) {
-    int maps = hak_os_open_read("/proc/self/maps"), result = 0;
+    int maps = hak_os_open_read("/proc/thread-self/maps"), result = 0;
     if (maps < 0) return maps;
     size_t done = 0;
     while (done < bytes && result == 0) {

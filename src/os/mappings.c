@@ -37,7 +37,7 @@ static struct hak_mapping line_read(const char *line) {
 }
 
 void hak_os_mappings(char *buffer, size_t bytes, bool (*each)(const struct hak_mapping *mapping, void *context), void *context) {
-    int fd = hak_os_open_read("/proc/self/maps");
+    int fd = hak_os_open_read("/proc/thread-self/maps");
     bool goes_on = fd >= 0;
     for (size_t held = 0; goes_on;) {
         long got = hak_os_read(fd, buffer + held, bytes - held);

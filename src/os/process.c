@@ -73,7 +73,7 @@ void hak_os_note(int fd, const void *bytes, size_t count) {
 size_t hak_os_resident_bytes(void) {
     char text[128];
     uint64_t pages;
-    if (!hak_os_file_read("/proc/self/statm", text, sizeof text)) return 0;
+    if (!hak_os_file_read("/proc/thread-self/statm", text, sizeof text)) return 0;
     const char *rest = number_read(text, &pages);
     number_read(rest + (*rest == ' '), &pages);
     return pages * hak_os_page_bytes();

@@ -104,8 +104,8 @@ static int all_write(int fd, const char *reason) {
                     hak_os_pid(), hak_os_clock_ns(), hak_os_clock_realtime_ns(), (void *)published, hak_os_resident_bytes());
     int error = hak_os_write_all(fd, dump_magic, sizeof dump_magic);
     if (!error) error = section_write(fd, "about", TEXT, 0, line, hak_text_held(&text));
-    if (!error) error = file_copy(fd, "cmdline", "/proc/self/cmdline");
-    if (!error) error = file_copy(fd, "maps", "/proc/self/maps");
+    if (!error) error = file_copy(fd, "cmdline", "/proc/thread-self/cmdline");
+    if (!error) error = file_copy(fd, "maps", "/proc/thread-self/maps");
     if (!error) error = memory_write(fd, "published", published, sizeof *published);
     const struct {
         const char *name;

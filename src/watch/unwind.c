@@ -50,7 +50,7 @@ bool hak_stack_bounds_find(struct hak_stack_bounds *bounds, uintptr_t address) {
     enum { PIECE = 2048 };
     char text[PIECE];
     struct wanted wanted = { address, bounds, false };
-    int fd = hak_os_open_read("/proc/self/maps");
+    int fd = hak_os_open_read("/proc/thread-self/maps");
     if (fd < 0) return false;
     int asked = hak_os_mapping(fd, address, &bounds->low, &bounds->high);
     hak_os_close(fd);

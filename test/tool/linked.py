@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""linked.py - programs that were linked with libhakmem.a are seen like preloaded ones: dynamic, static, and stripped."""
+"""linked.py - programs that were linked with libhakmem.a are seen like preloaded ones: dynamic, static, and stripped; and one whose
+main thread has ended, so that /proc/self has no memory."""
 import argparse
 import os
 import subprocess
@@ -20,6 +21,24 @@ int main(int argc, char **argv) {
     while (time(NULL) < end);
     puts("done");
     return 0;
+}
+"""
+
+MAIN_ENDED = r"""
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+__attribute__((noinline)) static void *taken(size_t bytes) { void *block = malloc(bytes); return memset(block, 1, bytes); }
+static void *work(void *unused) {
+    usleep(200000); /* main is gone by then */
+    for (int i = 0; i < 3000; i++) *(void *volatile *)taken(1000 + i) = unused;
+    exit(0);
+}
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, work, NULL);
+    pthread_exit(NULL);
 }
 """
 
@@ -75,6 +94,18 @@ def main():
                     check(status == 0 and "taken" in file.read(), f"{kind}: its functions have names: {said}")
             child.kill()
             child.wait()
+        source, program, dump = (os.path.join(folder, name) for name in ("ended.c", "ended", "ended.hakdump"))
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(MAIN_ENDED)
+        run("gcc", "-O1", "-g", source, "-o", program, "-pthread")
+        status, said = run(program, LD_PRELOAD=os.path.join(build, "libhakmem.so"), HAKMEM_RECORD=dump, HAKMEM_SAMPLE_BYTES="1024")
+        check(status == 0 and not said, f"main ended: it runs recorded {said}")
+        page = dump + ".html"
+        status, said = run(hakmem, "report", dump, "-o", page)
+        with open(page, encoding="utf-8") as file:
+            check(status == 0 and "taken" in file.read(), f"main ended: its functions have names: {said}")
+        status, said = run(hakmem, "run", "--report", "--", program)
+        check(" 0 bytes at the end" not in said, f"main ended: its memory is counted: {said}")
     return 1 if failures else 0
 
 
