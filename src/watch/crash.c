@@ -220,15 +220,16 @@ static void go_on(unsigned layer, int signal, siginfo_t *info, void *context) {
 }
 
 /* The report, from which a fault of its own leads back here. When two threads crash at the same moment, the
- * second one's report has no such way back. */
-static void report_guarded(int signal, const siginfo_t *info, const ucontext_t *context, unsigned tid) {
+ * second one's report has no such way back. The second layer stands in front of the program's own handler, for the guards alone: that
+ * handler may mend the fault (Java's does, by the thousand), and if it does not, it goes on to what it found, the first layer. */
+static void report_guarded(unsigned layer, int signal, const siginfo_t *info, const ucontext_t *context, unsigned tid) {
     unsigned nobody = 0;
     /* relaxed: the words are compared with the reader's own thread only, and way_back is read by its writer */
     bool guarded = __atomic_compare_exchange_n(&reporting_tid, &nobody, tid, false, __ATOMIC_RELAXED,
                                                __ATOMIC_RELAXED);
     if (!guarded || sigsetjmp(way_back, 1) == 0) {
         tell_listener(signal, info, context);
-        if (__atomic_load_n(&describe_address, __ATOMIC_RELAXED))
+        if (layer == 0 && __atomic_load_n(&describe_address, __ATOMIC_RELAXED))
             report(signal, info, context);
     }
     if (guarded)
@@ -252,7 +253,7 @@ static void handle(unsigned layer, int signal, siginfo_t *info, void *context) {
     unsigned tid = hak_os_tid();
     if (__atomic_load_n(&reporting_tid, __ATOMIC_RELAXED) == tid)
         siglongjmp(way_back, 1);
-    report_guarded(signal, info, context, tid);
+    report_guarded(layer, signal, info, context, tid);
     mask_of_before(layer, signal, context);
     errno = error;
     go_on(layer, signal, info, context);

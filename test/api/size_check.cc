@@ -31,9 +31,9 @@ static void a_second_delete_does_not()
     pid_t child = fork();
     if (child == 0) {
         signal(SIGABRT, SIG_DFL);
-        void *block = ::operator new(100000);
+        void *block = ::operator new(100000), *volatile again = block; /* the compiler sees through the rest */
         ::operator delete(block, 5);
-        ::operator delete(block, 5);
+        ::operator delete(again, 5);
         _exit(0);
     }
     int status = 0;
