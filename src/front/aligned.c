@@ -56,12 +56,12 @@ HAK_EXPORT int posix_memalign(void **result, size_t align, size_t bytes) {
 }
 
 HAK_EXPORT void *valloc(size_t bytes) {
-    hak_front_heap();
+    hak_start(); /* which finds the page's size */
     return hak_front_aligned((size_t)1 << (hak_region.page_shift ? hak_region.page_shift : 12), bytes);
 }
 
 HAK_EXPORT void *pvalloc(size_t bytes) {
-    hak_front_heap();
+    hak_start(); /* which finds the page's size */
     size_t page = (size_t)1 << (hak_region.page_shift ? hak_region.page_shift : 12);
     if (HAK_UNLIKELY(bytes > PTRDIFF_MAX - page)) {
         errno = ENOMEM;

@@ -23,7 +23,7 @@ HAK_INLINE void *hak_malloc_from(size_t bytes, const void *address, uintptr_t st
     return HAK_LIKELY(block != NULL) ? block : hak_malloc_slow_from(bytes, address, stack);
 }
 
-/* The calling thread's heap, made if it has none yet; NULL when memory is short. */
+/* The calling thread's heap, made if it has none yet; NULL when memory is short. Not for a thread whose heap died: hak_heap_borrow(). */
 HAK_INLINE struct hak_heap *hak_front_heap(void) {
     struct hak_heap *heap = hak_self;
     if (HAK_LIKELY(!hak_heap_is_none(heap))) return heap;

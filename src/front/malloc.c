@@ -62,8 +62,19 @@ static HAK_NOINLINE void *large_sampled(struct hak_heap *heap, size_t bytes, siz
     return block;
 }
 
+/* Of a thread whose heap died. */
+static HAK_COLD void *large_borrowing(size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
+    struct hak_heap *heap = hak_heap_borrow();
+    if (!heap) return out_of_memory();
+    void *block = hak_front_large(bytes, align, address, stack, zeroed);
+    hak_heap_give_back(heap);
+    return block;
+}
+
 void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
-    struct hak_heap *heap = bytes <= PTRDIFF_MAX ? hak_front_heap() : NULL;
+    if (HAK_UNLIKELY(bytes > PTRDIFF_MAX)) return out_of_memory();
+    if (HAK_UNLIKELY(hak_heap_is_gone(hak_self))) return large_borrowing(bytes, align, address, stack, zeroed);
+    struct hak_heap *heap = hak_front_heap();
     if (!heap) return out_of_memory();
     HAK_COUNT(&heap->counters, large_alloc, 1);
     if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) hak_visit_chores_due(heap);
@@ -91,7 +102,17 @@ void *hak_front_short(struct hak_heap *heap, unsigned class_index) {
     return NULL;
 }
 
+/* Of a thread whose heap died. A signal handler may have filled the bin. */
+static HAK_COLD void *malloc_borrowing(size_t bytes, const void *address, uintptr_t stack) {
+    struct hak_heap *heap = hak_heap_borrow();
+    if (!heap) return out_of_memory();
+    void *block = hak_malloc_from(bytes, address, stack);
+    hak_heap_give_back(heap);
+    return block;
+}
+
 static HAK_NOINLINE void *malloc_first(size_t bytes) { /* of a thread; no class is split in its heap yet, or little is lost */
+    if (HAK_UNLIKELY(hak_heap_is_gone(hak_self))) return malloc_borrowing(bytes, HAK_FRONT_CALLER());
     struct hak_heap *heap = hak_front_heap();
     if (!heap) return out_of_memory();
     return hak_malloc_inline(bytes, hak_malloc_slow); /* the thread key's own allocation may have filled the bin */
@@ -185,6 +206,7 @@ HAK_NOINLINE void *hak_malloc_slow_from(size_t bytes, const void *address, uintp
     unsigned class_index = bytes ? (unsigned)((bytes + 15) >> 4) : 1;
     bool zeroed;
     if (HAK_UNLIKELY(bytes > HAK_SLAB_BLOCK_BYTES_MAX)) return hak_front_large(bytes, 1, address, stack, &zeroed);
+    if (HAK_UNLIKELY(hak_heap_is_gone(heap))) return malloc_borrowing(bytes, address, stack);
     if (HAK_UNLIKELY(hak_heap_is_none(heap))) return hak_malloc_slow(bytes);
     if (bytes <= HAK_SMALL_BYTES_MAX && HAK_UNLIKELY(hak_heap_is_split(heap, class_index)))
         return malloc_split(bytes ? bytes : 1, heap, address, stack);
@@ -290,10 +312,10 @@ static HAK_NOINLINE void *calloc_large(size_t bytes) {
     bool zeroed;
     void *block = hak_front_large(bytes, 1, HAK_FRONT_CALLER(), &zeroed);
     if (!block) return NULL;
-    if (zeroed) {
-        HAK_COUNT(&hak_self->counters, zero_known, 1);
-    } else {
+    if (!zeroed) {
         hak_large_clear(hak_granule_at(hak_granule_of(block)), bytes);
+    } else if (HAK_LIKELY(!hak_heap_is_none(hak_self))) { /* it may have been borrowed */
+        HAK_COUNT(&hak_self->counters, zero_known, 1);
     }
     return block;
 }

@@ -32,7 +32,7 @@ static void thread_ends(void *heap) {
     if (heap == hak_self) hak_heap_death(heap);
 }
 
-/* Once more for each life: a destructor that allocates after ours gets a heap again, and ours is called again. */
+/* Once: a destructor that allocates after ours borrows a heap, and nobody need be told of its end. */
 static void thread_begins(struct hak_heap *heap) {
     int saved = errno;
     uint32_t key = hak_load_relaxed(&key_plus_1);

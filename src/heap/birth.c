@@ -16,7 +16,8 @@
 #include <string.h>
 
 _Thread_local struct hak_heap *hak_self = (struct hak_heap *)&hak_heap_none;
-const struct hak_heap hak_heap_none = { .split = ~UINT64_C(0), .index = UINT32_MAX - 1 }; /* no large block's name */
+const struct hak_heap hak_heap_none = { .split = ~UINT64_C(0), .index = HAK_HEAP_NOBODY };
+const struct hak_heap hak_heap_gone = { .split = ~UINT64_C(0), .index = HAK_HEAP_NOBODY };
 void (*hak_heap_on_birth)(struct hak_heap *heap);
 
 enum {
@@ -136,11 +137,12 @@ static struct hak_heap *heap_new(void) {
     return heap;
 }
 
-struct hak_heap *hak_heap_birth(void) {
+/* A dead heap or a new one is the calling thread's. */
+static struct hak_heap *heap_begin(bool *is_new) {
     hak_fork_child((struct hak_heap *)&hak_heap_none); /* in a child the epoch moves on before anything else */
     struct hak_heap *heap = hak_heap_dead_any() ? hak_heap_dead_take() : NULL;
-    bool adopted = heap != NULL;
-    if (!heap) heap = heap_new();
+    *is_new = heap == NULL;
+    if (*is_new) heap = heap_new();
     if (!heap) return NULL;
     hak_store_relaxed(&heap->state, HAK_HEAP_LIVE);
     hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch));
@@ -148,8 +150,15 @@ struct hak_heap *hak_heap_birth(void) {
     heap->stack_top = hak_os_stack_top();
     hak_fork_born(heap);
     hak_self = heap;
-    if (adopted) HAK_COUNT(&heap->counters, heap_adopted, 1);
-    else HAK_COUNT(&heap->counters, heap_born, 1);
+    if (*is_new) HAK_COUNT(&heap->counters, heap_born, 1);
+    return heap;
+}
+
+struct hak_heap *hak_heap_birth(void) {
+    bool is_new;
+    struct hak_heap *heap = heap_begin(&is_new);
+    if (!heap) return NULL;
+    if (!is_new) HAK_COUNT(&heap->counters, heap_adopted, 1);
     if (hak_heap_on_birth) hak_heap_on_birth(heap);
     return heap;
 }
@@ -166,7 +175,7 @@ static void rare_again(struct hak_heap *heap, unsigned c) {
     heap->handed_due[c] = is_earned ? handed : handed - HAK_RARE_AGAIN;
 }
 
-void hak_heap_death(struct hak_heap *heap) {
+static void put_all_back(struct hak_heap *heap) {
     hak_fork_check(heap);
     if (heap->is_survivor) hak_fork_rebuild(heap); /* nobody else can */
     hak_batch_flush(heap);
@@ -174,10 +183,33 @@ void hak_heap_death(struct hak_heap *heap) {
     hak_middle_flush(heap);
     hak_kept_flush(heap);
     for (unsigned c = 1; c < hak_shelf_end(heap); c++) hak_bin_put_back(heap, c);
-    for (unsigned c = 1; c <= HAK_SMALL_CLASS_MAX; c++) rare_again(heap, c);
     hak_mail_take(heap);
     hak_event_pending(heap);
-    HAK_COUNT(&heap->counters, heap_died, 1);
-    hak_self = (struct hak_heap *)&hak_heap_none;
+}
+
+static void heap_end(struct hak_heap *heap) {
+    hak_self = (struct hak_heap *)&hak_heap_gone;
     hak_heap_dead_give(heap);
+}
+
+void hak_heap_death(struct hak_heap *heap) {
+    put_all_back(heap);
+    for (unsigned c = 1; c <= HAK_SMALL_CLASS_MAX; c++) rare_again(heap, c);
+    HAK_COUNT(&heap->counters, heap_died, 1);
+    heap_end(heap);
+}
+
+/* --- after death ---
+ *
+ * A destructor may allocate in the last round there is. A heap of its own would then be LIVE for ever, with no thread: the key's
+ * destructor does not run again, and which round is the last nobody is told. So each such allocation is a short life. */
+
+struct hak_heap *hak_heap_borrow(void) {
+    bool is_new;
+    return heap_begin(&is_new);
+}
+
+void hak_heap_give_back(struct hak_heap *heap) {
+    put_all_back(heap);
+    heap_end(heap);
 }

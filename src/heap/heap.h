@@ -6,7 +6,8 @@
  *            reading counters. A heap without a thread (DEAD) is owned by who made it BUSY.
  * Invariant: a bin's word and base are those of its class's current slab; blocks in the word are clear in
  *            that slab's row and counted in its `out`.
- * Start-up:  a thread that has no heap yet has hak_heap_none, whose bins are all empty: no branch for it.
+ * Start-up:  a thread that has no heap yet has hak_heap_none, whose bins are all empty: no branch for it. One whose heap
+ *            died has hak_heap_gone, a second of that kind, and borrows one for each allocation (heap/birth.c).
  */
 #ifndef HAK_HEAP_HEAP_H
 #define HAK_HEAP_HEAP_H
@@ -101,7 +102,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     uint64_t large_ahead;                /* bytes of large blocks, from what the sampler set: as ahead in hak_shelf */
     uintptr_t stack_top;                 /* of its thread: hak_os_stack_top(), for heap/key.h */
     hak_atomic_u64 split;                /* bit c - 1: small class c is split; its bin is empty, its pool has its word.
-                                          * All are set in hak_heap_none: malloc's slow path asks once for both */
+                                          * All are set in hak_heap_none and hak_heap_gone: malloc's slow path asks once for both */
     _Atomic(struct hak_pools *) pools;   /* NULL until a class was split */
     uint32_t split_seen;                 /* hak_split_version, when it last followed */
     const void *from_address;            /* who asked, when it was not malloc's caller; NULL: look at the stack */
@@ -127,7 +128,8 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
 
 /* The library's only thread-local variable. */
 extern _Thread_local struct hak_heap *hak_self __attribute__((tls_model("initial-exec"), visibility("hidden")));
-extern const struct hak_heap hak_heap_none;
+extern const struct hak_heap hak_heap_none, hak_heap_gone; /* of a thread that has none yet; of one whose heap died */
+#define HAK_HEAP_NOBODY (UINT32_MAX - 1)                   /* the index of both, and no large block's name */
 
 enum { HAK_VISIT_CLOCK = 16 << 10 };
 
@@ -137,7 +139,8 @@ HAK_INLINE bool hak_heap_chores_wait(struct hak_heap *heap) { return (heap->cloc
 /* All that may wait is looked at on the next visit. */
 HAK_INLINE void hak_heap_chores_call(struct hak_heap *heap) { heap->clock_in = heap->clock_rest = 0; }
 
-HAK_INLINE bool hak_heap_is_none(const struct hak_heap *heap) { return heap == &hak_heap_none; }
+HAK_INLINE bool hak_heap_is_none(const struct hak_heap *heap) { return heap->index == HAK_HEAP_NOBODY; } /* either of them */
+HAK_INLINE bool hak_heap_is_gone(const struct hak_heap *heap) { return heap == &hak_heap_gone; }
 
 /* --- classes and pools: shelf_index below is a class's, or hak_pool_of() a small class --- */
 
@@ -163,8 +166,11 @@ HAK_INLINE unsigned hak_shelf_end(struct hak_heap *heap) {
 
 /* Gives the calling thread a heap: a dead one or a new one. NULL when memory is short. */
 struct hak_heap *hak_heap_birth(void);
-/* The thread ends: its heap is given up as it is. Runs as a thread-key destructor. */
+/* The thread ends: its heap is given up as it is. Runs as a thread-key destructor. It gets none again: */
 void hak_heap_death(struct hak_heap *heap);
+/* whoever allocates after that borrows one, and gives it back at once, for its end may not be told a second time. */
+struct hak_heap *hak_heap_borrow(void);
+void hak_heap_give_back(struct hak_heap *heap);
 /* Calls a function for each heap there is. */
 void hak_heap_each(void (*function)(struct hak_heap *heap, void *context), void *context);
 

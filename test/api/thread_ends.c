@@ -2,14 +2,30 @@
  *
  * Owns:    a few pthread keys, so that destructors run before and after the library's own.
  * Threads: a key's destructor runs in the ending thread, up to PTHREAD_DESTRUCTOR_ITERATIONS rounds;
- *          one that sets its key again is called after the library's own thread-end work.
+ *          one that sets its key again is called after the library's own thread-end work, the last time when nobody
+ *          is called again. A thread that ended has left no heap that further ones do not use: their number stays.
  *
  * ctest: timeout=300
  */
 #include "expect.h"
 
+#include <hakmem/hakmem.h>
 #include <limits.h>
 #include <pthread.h>
+
+/* Dead ones, too. */
+static uint64_t heap_count(void)
+{
+    struct hak_stats stats;
+    hak_stats_get(&stats, sizeof stats);
+    return stats.heap_count;
+}
+/* As many as there were, but for a few of threads that lived, or borrowed, at the same time. */
+#define EXPECT_HEAPS(before, more)                                                                                  \
+    do {                                                                                                            \
+        uint64_t now_ = heap_count();                                                                               \
+        EXPECT_SAY(now_ <= (before) + (more), "%llu heaps, then %llu", (unsigned long long)(before), (unsigned long long)now_); \
+    } while (0)
 
 enum { KEY_COUNT = 40 };
 static pthread_key_t keys[KEY_COUNT];
@@ -64,11 +80,13 @@ static void key_destructors_allocate_and_free(void)
     for (int i = 0; i < KEY_COUNT; i++)
         REQUIRE(pthread_key_create(&keys[i], key_end) == 0);
     REQUIRE(pthread_key_create(&again_key, key_end_again) == 0);
+    uint64_t before = heap_count();
     for (int i = 0; i < 500; i++) {
         pthread_t thread;
         REQUIRE(pthread_create(&thread, NULL, set_keys_and_end, NULL) == 0);
         pthread_join(thread, NULL);
     }
+    EXPECT_HEAPS(before, 2);
     EXPECT_SAY(rounds_seen == 500 * PTHREAD_DESTRUCTOR_ITERATIONS, "%d rounds", rounds_seen);
 }
 
@@ -91,11 +109,141 @@ static void *only_late(void *argument)
 static void the_first_malloc_may_be_in_a_key_destructor(void)
 {
     REQUIRE(pthread_key_create(&late_key, key_end_first_use) == 0);
+    uint64_t before = heap_count();
     for (int i = 0; i < 500; i++) {
         pthread_t thread;
         REQUIRE(pthread_create(&thread, NULL, only_late, (void *)1) == 0);
         pthread_join(thread, NULL);
     }
+    EXPECT_HEAPS(before, 2);
+}
+
+/* Every kind of block, in every round; the last one's blocks are another thread's to free. */
+enum { LEFT = 40, FILLED = 5000 };
+struct rounds {
+    int round;
+    bool forks;
+    unsigned char *left[LEFT];
+    size_t bytes[LEFT];
+};
+static pthread_key_t rounds_key;
+
+static void fill(struct rounds *rounds, int i, void *block, size_t bytes)
+{
+    REQUIRE(block != NULL);
+    free(rounds->left[i]);
+    rounds->left[i] = (unsigned char *)block;
+    rounds->bytes[i] = bytes < FILLED ? bytes : FILLED;
+    memset(block, i + 1, rounds->bytes[i]);
+    memset((char *)block + bytes - 1, i + 1, 1);
+}
+static void check(const struct rounds *rounds)
+{
+    for (int i = 0; i < LEFT; i++)
+        for (size_t k = 0; k < rounds->bytes[i]; k++)
+            EXPECT_SAY(rounds->left[i][k] == i + 1, "byte %zu of block %d", k, i);
+}
+static void allocate_every_kind(struct rounds *rounds)
+{
+    static const size_t sizes[] = {1, 24, 100, 500, 1024, 1025, 3000, 20000, 60000, 200000, 3000000};
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    for (int i = 0; i < LEFT; i++) {
+        size_t bytes = sizes[i % SIZES];
+        if (i < SIZES) {
+            fill(rounds, i, malloc(bytes), bytes);
+        } else if (i < 2 * SIZES) {
+            unsigned char *zeroed = (unsigned char *)calloc(1, bytes);
+            EXPECT(zeroed != NULL && zeroed[0] == 0 && zeroed[bytes / 2] == 0 && zeroed[bytes - 1] == 0);
+            fill(rounds, i, zeroed, bytes);
+        } else if (i < 3 * SIZES) {
+            void *aligned = aligned_alloc(256, bytes);
+            EXPECT((uintptr_t)aligned % 256 == 0);
+            fill(rounds, i, aligned, bytes);
+        } else {
+            size_t more = bytes * (size_t)(rounds->round + 1);
+            void *moved = realloc(rounds->left[i], more);
+            REQUIRE(moved != NULL);
+            rounds->left[i] = NULL;
+            fill(rounds, i, moved, more);
+        }
+    }
+    void *page = valloc(100);
+    EXPECT(page != NULL && (uintptr_t)page % 4096 == 0);
+    free(page);
+    for (int i = 0; i < 300; i++)
+        free(malloc((size_t)i * 7));
+}
+static void *allocate_every_kind_in_a_thread(void *rounds)
+{
+    allocate_every_kind((struct rounds *)rounds);
+    return NULL;
+}
+static void fork_in_the_last_round(struct rounds *rounds)
+{
+    int failures = expect_failure_count;
+    pid_t child = fork();
+    if (child == 0) {
+        check(rounds);
+        allocate_every_kind(rounds);
+        pthread_t thread;
+        REQUIRE(pthread_create(&thread, NULL, allocate_every_kind_in_a_thread, rounds) == 0);
+        pthread_join(thread, NULL);
+        check(rounds);
+        _exit(expect_failure_count != failures);
+    }
+    int status = child_wait(child, 20);
+    EXPECT_SAY(status == 0, "status %#x", (unsigned)status);
+}
+static void key_end_each_round(void *argument)
+{
+    struct rounds *rounds = (struct rounds *)argument;
+    check(rounds);
+    allocate_every_kind(rounds);
+    if (++rounds->round < PTHREAD_DESTRUCTOR_ITERATIONS)
+        pthread_setspecific(rounds_key, rounds);
+    else if (rounds->forks)
+        fork_in_the_last_round(rounds);
+}
+static void *end_in_rounds(void *rounds)
+{
+    free(malloc(50));
+    pthread_setspecific(rounds_key, rounds);
+    return NULL;
+}
+static void threads_end_in_rounds(int count, int at_once, bool forks)
+{
+    static struct rounds all[8];
+    for (int i = 0; i < count; i++) {
+        pthread_t threads[8];
+        for (int k = 0; k < at_once; k++) {
+            all[k].round = 0;
+            all[k].forks = forks;
+            REQUIRE(pthread_create(&threads[k], NULL, end_in_rounds, &all[k]) == 0);
+        }
+        for (int k = 0; k < at_once; k++) {
+            pthread_join(threads[k], NULL);
+            EXPECT(all[k].round == PTHREAD_DESTRUCTOR_ITERATIONS);
+            check(&all[k]);
+        }
+    }
+    for (int k = 0; k < at_once; k++)
+        for (int i = 0; i < LEFT; i++) {
+            free(all[k].left[i]);
+            all[k].left[i] = NULL;
+            all[k].bytes[i] = 0;
+        }
+}
+static void a_key_destructor_may_allocate_in_the_last_round(void)
+{
+    REQUIRE(pthread_key_create(&rounds_key, key_end_each_round) == 0);
+    uint64_t before = heap_count();
+    threads_end_in_rounds(2000, 1, false);
+    EXPECT_HEAPS(before, 2);
+    threads_end_in_rounds(100, 8, false);
+    EXPECT_HEAPS(before, 32);
+    before = heap_count();
+    threads_end_in_rounds(20, 2, true);
+    EXPECT_HEAPS(before, 4);
 }
 
 static void block_free(void *block)
@@ -120,6 +268,7 @@ static void *loop_until_cancelled(void *unused)
 }
 static void cancelled_threads_free_in_cleanup_handlers(void)
 {
+    uint64_t before = heap_count();
     for (int i = 0; i < 300; i++) {
         pthread_t thread;
         REQUIRE(pthread_create(&thread, NULL, loop_until_cancelled, NULL) == 0);
@@ -128,6 +277,7 @@ static void cancelled_threads_free_in_cleanup_handlers(void)
         pthread_cancel(thread);
         pthread_join(thread, NULL);
     }
+    EXPECT_HEAPS(before, 2);
 }
 
 static void *main_ends_first(void *unused)
@@ -208,6 +358,7 @@ int main(void)
 {
     RUN(key_destructors_allocate_and_free);
     RUN(the_first_malloc_may_be_in_a_key_destructor);
+    RUN(a_key_destructor_may_allocate_in_the_last_round);
     RUN(cancelled_threads_free_in_cleanup_handlers);
     RUN(other_threads_go_on_after_main_ended_with_pthread_exit);
     RUN(the_process_ends_while_threads_allocate);

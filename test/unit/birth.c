@@ -39,6 +39,28 @@ static void a_heap_lives_dies_and_is_adopted(void **state) {
     hak_heap_on_birth = NULL;
 }
 
+/* Whose thread ended borrows: a dead heap if there is one, and nobody is told of a birth. */
+static void a_borrowed_heap_is_dead_again_at_once(void **state) {
+    (void)state;
+    hak_heap_on_birth = on_birth;
+    unsigned before = born;
+    struct hak_heap *heap = hak_heap_borrow();
+    assert_ptr_equal(hak_self, heap);
+    assert_int_equal(state_of(heap), HAK_HEAP_LIVE);
+    void *block = block_take(heap, 3);
+    hak_heap_give_back(heap);
+    assert_true(hak_heap_is_none(hak_self) && hak_heap_is_gone(hak_self));
+    assert_int_equal(state_of(heap), HAK_HEAP_DEAD);
+    assert_int_equal(heap->bin[3].word, 0);
+    hak_stranger_free(hak_self, hak_granule_at(hak_granule_of(block)), block_index(block));
+    assert_ptr_equal(hak_heap_borrow(), heap);
+    hak_heap_give_back(heap);
+    assert_int_equal(born, before);
+    assert_int_equal(heap->counters.n[HAK_C_heap_born] + heap->counters.n[HAK_C_heap_adopted], heap->counters.n[HAK_C_heap_died]);
+    hak_heap_on_birth = NULL;
+    AUDIT();
+}
+
 static void a_dead_heap_is_claimed_by_one(void **state) {
     (void)state;
     struct hak_heap *heap = heap_make(), *other;
@@ -177,6 +199,7 @@ static void no_heap_has_two_threads(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_heap_lives_dies_and_is_adopted),
+        cmocka_unit_test(a_borrowed_heap_is_dead_again_at_once),
         cmocka_unit_test(a_dead_heap_is_claimed_by_one),
         cmocka_unit_test(every_dead_heap_is_taken_once),
         cmocka_unit_test(a_dead_heap_holds_back_nothing_but_what_the_program_holds),
