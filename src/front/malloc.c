@@ -99,6 +99,7 @@ void *hak_front_short(struct hak_heap *heap, unsigned class_index) {
         heap->is_short = 0;
         return block ? block : out_of_memory();
     }
+    errno = ENOMEM; /* a signal handler's, in the middle of it */
     return NULL;
 }
 

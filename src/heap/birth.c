@@ -148,6 +148,8 @@ static struct hak_heap *heap_begin(bool *is_new) {
     hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch));
     heap->clock_in = 0;
     heap->stack_top = hak_os_stack_top();
+    heap->is_short = heap->is_ahead = heap->is_survivor = 0; /* its last thread may have vanished by a fork, in the middle of it */
+    heap->from_address = NULL;
     hak_fork_born(heap);
     hak_self = heap;
     if (*is_new) HAK_COUNT(&heap->counters, heap_born, 1);

@@ -94,6 +94,9 @@ static void thread_look(struct hak_watch *watch) {
     watch->bounds = (struct hak_stack_bounds){ 0, 0 };
 }
 
+/* The mark of a thread that vanished by a fork, in the middle of a sample, is nobody's. */
+static bool is_busy(const struct hak_watch *watch) { return watch->busy == hak_load_relaxed(&hak_epoch); }
+
 struct hak_watch *hak_watch_of(struct hak_heap *heap) {
     struct hak_watch *watch = heap->watch;
     if (HAK_LIKELY(watch != NULL)) return watch;
@@ -152,7 +155,7 @@ static HAK_NOINLINE void *sample_small(size_t bytes, struct hak_heap *heap, unsi
     hak_atomic_u32 *number;
     uint64_t rate = hak_sample_rate(), begin_ns = hak_os_clock_ns();
     size_t usable = hak_classes[class_index].block_bytes, requested = bytes < usable ? bytes : usable;
-    watch->busy = 1;
+    watch->busy = hak_load_relaxed(&hak_epoch);
     thread_look(watch);
     void *guarded = rate && guard_due(watch, usable, rate) ? guard_take(heap, watch, requested, here, &number) : NULL;
     bool is_noted = hak_load_relaxed(&rows_wanted);
@@ -196,7 +199,7 @@ static void *on_visited(size_t bytes, struct hak_heap *heap, unsigned shelf_inde
         rate = hak_sample_rate();
         may = rate ? draw(watch, shelf_index, rate) : 0;
     }
-    if (HAK_UNLIKELY(!rate || watch->busy || heap->is_short)) { /* not now; who is busy is asked again */
+    if (HAK_UNLIKELY(!rate || is_busy(watch) || heap->is_short)) { /* not now; who is busy is asked again */
         shelf->ahead = rate ? NEXT : NEVER;
         return block;
     }
@@ -223,7 +226,7 @@ static void *on_kept(size_t bytes, struct hak_heap *heap, unsigned class_index, 
         rate = hak_sample_rate();
         may = rate ? draw(watch, class_index, rate) : 0;
     }
-    if (HAK_UNLIKELY(!rate || watch->busy || heap->is_short)) {
+    if (HAK_UNLIKELY(!rate || is_busy(watch) || heap->is_short)) {
         middle->ahead = rate ? (uint32_t)NEXT : 0;
         return block;
     }
@@ -348,7 +351,7 @@ static bool large_hit(struct hak_heap *heap, struct hak_watch *watch, size_t byt
         if (!large_passes(heap, bytes)) return false;
     }
     large_aim(heap, watch, rate);
-    return rate && !watch->busy;
+    return rate && !is_busy(watch);
 }
 
 static HAK_NOINLINE uint32_t large_sample(struct hak_heap *heap, struct hak_watch *watch, void *block, size_t requested,
@@ -357,7 +360,7 @@ static HAK_NOINLINE uint32_t large_sample(struct hak_heap *heap, struct hak_watc
     uint64_t rate = hak_sample_rate(), begin_ns = hak_os_clock_ns();
     struct hak_sample sample = { .block = block, .place = block, .requested_bytes = requested, .block_bytes = drawn,
                                  .rate_bytes = rate, .weight = hak_sample_weight(drawn, rate), .is_guarded = is_guarded };
-    watch->busy = 1;
+    watch->busy = hak_load_relaxed(&hak_epoch);
     thread_look(watch);
     uint32_t number = hak_record_alloc(heap, watch, &sample, from, here, stacks_wanted());
     sample_counted(hak_publish_held(begin_ns));

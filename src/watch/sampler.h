@@ -17,7 +17,7 @@ struct hak_watch {
     uintptr_t thread_pointer;
     uint32_t thread;       /* row in the table of threads */
     uint32_t serial;       /* samples that the thread made */
-    uint32_t busy;         /* 1: a sample is being taken, whatever is allocated meanwhile is not one */
+    uint32_t busy;         /* the fork epoch: a sample is being taken, whatever is allocated meanwhile is not one; else 0 */
     struct hak_stack_bounds bounds;
     bool large_is_sample;  /* the large block that is being made */
     /* generation of the rate under which the next sample's number was drawn: by class or pool, of kept blocks, of large ones */

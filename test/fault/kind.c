@@ -72,6 +72,44 @@ static void growth_copies_what_cannot_be_moved(void) {
     CHECK(nulls == 0);
 }
 
+/* As a signal handler would, while its thread gives back all that is free. */
+static unsigned nested_nulls;
+static bool allocating_hook(enum hak_os_call call) {
+    static bool is_nested;
+    bool refuse = fault_hook(call);
+    if (is_nested || hak_heap_is_none(hak_self) || !hak_self->is_short) return refuse;
+    is_nested = true;
+    int saved = errno;
+    for (size_t bytes = 16; bytes <= HAK_SLAB_BLOCK_BYTES_MAX; bytes += bytes / 2) {
+        errno = EXDEV;
+        void *block = malloc(bytes);
+        nested_nulls += block == NULL;
+        CHECK(errno == (block ? EXDEV : ENOMEM));
+        free(block);
+    }
+    errno = saved;
+    is_nested = false;
+    return refuse;
+}
+
+static void in_the_middle_of_a_shortage_a_refusal_says_so_too(void) {
+    void *filled[32]; /* so that giving back has to ask the kernel */
+    for (unsigned i = 0; i < 32; i++) {
+        filled[i] = malloc(100000);
+        CHECK(filled[i]);
+        memset(filled[i], 1, 100000);
+    }
+    for (unsigned i = 0; i < 32; i += 2) free(filled[i]);
+    hak_os_fault = allocating_hook;
+    static void *all[100000];
+    unsigned count = 0;
+    while (count < 100000 && (all[count] = malloc(600)) != NULL) count++;
+    CHECK(count < 100000 && nested_nulls > 0);
+    while (count > 0) free(all[--count]);
+    hak_os_fault = fault_hook;
+    for (unsigned i = 1; i < 32; i += 2) free(filled[i]);
+}
+
 static pthread_barrier_t barrier;
 enum { HELD = 500 };
 static void *held[HELD];
@@ -125,5 +163,6 @@ int main(void) {
     case_run(FAULT_KIND, HAK_OS_UNMAP, nothing_is_missed);
     CHECK(case_run(FAULT_KIND, HAK_OS_FRESH, no_memory_at_all)); /* no place is found for the window */
     CHECK(case_run(FAULT_KIND, HAK_OS_MAP_AT, no_memory_at_all));
+    CHECK(case_run(FAULT_FROM, 40, in_the_middle_of_a_shortage_a_refusal_says_so_too));
     return 0;
 }

@@ -152,6 +152,24 @@ static void the_first_steps_of_a_child(void **state) {
     AUDIT();
 }
 
+/* The other thread was in the middle of a call. Its marks are not the next thread's. */
+static void who_gets_a_vanished_heap_gets_it_whole(void) {
+    for (unsigned i = 0; i < 2; i++) { /* whichever is adopted first */
+        hak_fork_check(mine);
+        if (mine->is_survivor) hak_fork_rebuild(mine);
+        struct hak_heap *heap = hak_heap_birth();
+        CHILD_REQUIRE(heap != mine && !heap->is_short && !heap->is_ahead && !heap->is_survivor && !heap->from_address);
+    }
+}
+static void a_vanished_threads_marks_are_void(void **state) {
+    (void)state;
+    theirs->is_short = theirs->is_ahead = theirs->is_survivor = 1;
+    theirs->from_address = &state;
+    in_a_child(who_gets_a_vanished_heap_gets_it_whole);
+    theirs->is_short = theirs->is_ahead = theirs->is_survivor = 0;
+    theirs->from_address = NULL;
+}
+
 /* The other thread was in the middle of things: a slab claimed, mail posted and not read, a batch not yet given
  * back, an event put off, a heap just made BUSY. */
 static void nothing_that_was_under_way_is_lost(void **state) {
@@ -216,6 +234,7 @@ static void nothing_that_was_under_way_is_lost(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_steps_of_a_child),
+        cmocka_unit_test(a_vanished_threads_marks_are_void),
         cmocka_unit_test(nothing_that_was_under_way_is_lost),
     };
     return cmocka_run_group_tests(tests, two_heaps, NULL);
