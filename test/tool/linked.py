@@ -16,9 +16,10 @@ __attribute__((noinline)) static void *taken(size_t bytes) { void *block = mallo
 int main(int argc, char **argv) {
     time_t end = time(NULL) + (argc > 1 ? atoi(argv[1]) : 0);
     static void *kept[2000];
-    do
+    for (int round = 0; round < 3 || time(NULL) < end; round++) {
         for (int i = 0; i < 2000; i++) { free(kept[i]); kept[i] = taken(1000 + i); }
-    while (time(NULL) < end);
+        if (round == 1 && argc > 1) { puts("ready"); fflush(stdout); }
+    }
     puts("done");
     return 0;
 }
@@ -80,7 +81,8 @@ def main():
                   f"{kind}: the report is of the library that serves it: {calls}")
             status, said = run(hakmem, "run", "--", program)
             check(status == 0 and said == "done\n", f"{kind}: nothing is said where nothing is asked: {said}")
-            child = subprocess.Popen([program, "6"], stdout=subprocess.DEVNULL, env=environment)
+            child = subprocess.Popen([program, "60"], stdout=subprocess.PIPE, env=environment)
+            child.stdout.readline()  # it has begun
             profile = os.path.join(folder, kind + ".hakprof")
             status, said = run(hakmem, "record", "-p", str(child.pid), "--seconds", "2", "--rate", "4K", "-o", profile)
             check(child.poll() is None, f"{kind}: it goes on while it is recorded")
@@ -93,7 +95,7 @@ def main():
                 with open(page, encoding="utf-8") as file:
                     check(status == 0 and "taken" in file.read(), f"{kind}: its functions have names: {said}")
             child.kill()
-            child.wait()
+            child.communicate()
         source, program, dump = (os.path.join(folder, name) for name in ("ended.c", "ended", "ended.hakdump"))
         with open(source, "w", encoding="utf-8") as file:
             file.write(MAIN_ENDED)
