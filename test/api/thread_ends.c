@@ -185,9 +185,11 @@ static void fork_in_the_last_round(struct rounds *rounds)
     if (child == 0) {
         check(rounds);
         allocate_every_kind(rounds);
-        pthread_t thread;
-        REQUIRE(pthread_create(&thread, NULL, allocate_every_kind_in_a_thread, rounds) == 0);
-        pthread_join(thread, NULL);
+        if (!getenv("HAK_TEST_EMULATED")) { /* qemu-user 7.2 ends with an assertion of its own */
+            pthread_t thread;
+            REQUIRE(pthread_create(&thread, NULL, allocate_every_kind_in_a_thread, rounds) == 0);
+            pthread_join(thread, NULL);
+        }
         check(rounds);
         _exit(expect_failure_count != failures);
     }
