@@ -58,12 +58,12 @@ static void keep_age(void) {
     for (unsigned i = 0; i < sizeof sums / sizeof *sums; i++) hak_store_relaxed(sums[i], hak_load_relaxed(sums[i]) / 2);
 }
 
-/* Twice the peak, for sizes vary; the next window takes back what was too much. */
+/* Twice the peak, for sizes vary; the next window takes back what was too much. A bound that the user set stands. */
 static void keep_raise(uint64_t now_ms) {
     uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes), peak = positive(hak_load_relaxed(&hak_purge.free_peak_bytes));
     keep_begin();
     hak_store_relaxed(&hak_purge.keep_ms, now_ms);
-    if (2 * peak > keep) hak_store_relaxed(&hak_purge.keep_bytes, 2 * peak);
+    if (2 * peak > keep && !hak_option_is_pinned(HAK_O_free_max_mb)) hak_store_relaxed(&hak_purge.keep_bytes, 2 * peak);
 }
 
 static void delay_raise(uint64_t now_ms) {

@@ -167,6 +167,19 @@ static void what_comes_and_goes_stays_and_what_only_lies_there_goes(void **state
     hak_purge_spans(0);
 }
 
+/* 32 threads that gave each other blocks of 1 MB in all held 140 MB: whoever says how much may stay is obeyed. The option stays
+ * set: the last test of its program. */
+static void a_bound_that_the_user_set_does_not_rise(void **state) {
+    (void)state;
+    hak_purge_spans(0);
+    keep_set(0);
+    assert_int_equal(hak_option_set("free_max_mb", "6"), 0);
+    for (unsigned i = 0; i < 3; i++) memory_come_and_go(64 * MIB);
+    assert_int_equal(hak_load_relaxed(&hak_purge.keep_bytes), 0);
+    assert_true(free_now() <= (int64_t)(6 * MIB));
+    hak_purge_spans(0);
+}
+
 /* Where something goes back every second nothing begins anew. */
 static void what_went_back_long_ago_does_not_raise_keep(void **state) {
     (void)state;
@@ -258,6 +271,7 @@ int main(void) {
         cmocka_unit_test(the_sweep_waits_longer_when_it_was_too_early),
         cmocka_unit_test(what_was_used_between_two_sweeps_is_not_cold),
         cmocka_unit_test(what_the_kernel_refuses_to_take_stays_counted),
+        cmocka_unit_test(a_bound_that_the_user_set_does_not_rise),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }

@@ -130,7 +130,9 @@ fn site_merge(kind: Kind, a: [u64; 3], b: [u64; 3]) -> [u64; 3] {
                 _ => u64::try_from((sum + samples / 2) / samples).unwrap_or(1000),
             };
             let samples = u64::try_from(samples).unwrap_or(SAMPLES_MAX).min(SAMPLES_MAX);
-            [u64::from(share >= LONG_LIVED_SHARE), share, samples]
+            // What all say stands: the library wants a number of samples, too, before it calls a site long-lived.
+            let pool = if a[0] == b[0] { a[0] } else { u64::from(share >= LONG_LIVED_SHARE) };
+            [pool, share, samples]
         }
     }
 }

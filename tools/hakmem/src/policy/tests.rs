@@ -259,6 +259,16 @@ fn what_is_known_of_a_site_is_one() {
     assert_eq!((merged.sites.len(), site(1)[1]), (3, 874));
 }
 
+/// A site with few samples is short-lived to the library whatever its share is; two such files agree.
+#[test]
+fn what_all_files_say_of_a_site_stands() {
+    let mut one = example();
+    one.sites[0].numbers = [0, 874, 3];
+    let merged = merge(&[one.clone(), one.clone()], &names(2)).unwrap();
+    let site = merged.sites.iter().find(|site| site.offset == one.sites[0].offset).unwrap();
+    assert_eq!(site.numbers, [0, 874, 6]);
+}
+
 #[test]
 fn programs_are_not_mixed() {
     let (one, mut other) = (example(), example());

@@ -15,7 +15,7 @@ use super::subject;
 use crate::profile::model::{Profile, Program};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub const MAGIC: &[u8] = b"HAKMEM DUMP 1\n\n\0";
 const HEAD_BYTES: usize = 40;
@@ -167,13 +167,18 @@ fn build_id_of_image(page: &[u8]) -> Option<String> {
     None
 }
 
+/// The program's own image: the lowest that has code. Java maps an archive of classes lower.
+fn image_of(mappings: &[Mapping]) -> PathBuf {
+    let has_code = |path: &Path| mappings.iter().any(|other| other.is_executable && other.path == path);
+    let mut images = mappings.iter().filter(|mapping| mapping.path.is_absolute()).map(|mapping| &mapping.path);
+    images.find(|path| has_code(path)).cloned().unwrap_or_default()
+}
+
 fn program_of(dump: &Dump, mappings: &[Mapping], pid: u64) -> Program {
     let command = dump.texts.get("cmdline").map(Vec::as_slice).unwrap_or_default();
     let command = command.strip_suffix(b"\0").unwrap_or(command);
     let command = command.split(|byte| *byte == 0).map(|part| String::from_utf8_lossy(part).into_owned());
-    // The program's own image lies lowest.
-    let path = mappings.iter().find(|mapping| mapping.path.is_absolute()).map(|mapping| mapping.path.clone());
-    let path = path.unwrap_or_default().to_string_lossy().into_owned();
+    let path = image_of(mappings).to_string_lossy().into_owned();
     let mut program = Program {
         name: path.rsplit('/').next().unwrap_or_default().to_owned(),
         path,
@@ -236,6 +241,16 @@ mod tests {
         bytes[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
         assert!(profile(&[MAGIC.to_vec(), bytes].concat()).is_err());
         assert!(profile(b"HAKMEM DUMP 2\n\n\0").err().unwrap().contains("another version"));
+    }
+
+    #[test]
+    fn the_program_is_what_has_code_and_lies_lowest() {
+        let text = b"7000-8000 rw-p 00000000 fe:00 9 /opt/java/classes.jsa\n\
+            a000-b000 r--p 00000000 fe:00 10 /opt/java/bin/java\n\
+            b000-c000 r-xp 00001000 fe:00 10 /opt/java/bin/java\n\
+            d000-e000 r-xp 00000000 fe:00 11 /usr/lib/libc.so.6\n";
+        assert_eq!(image_of(&mappings_parse(text)), Path::new("/opt/java/bin/java"));
+        assert_eq!(image_of(&[]), Path::new(""));
     }
 
     #[test]
