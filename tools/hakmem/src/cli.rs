@@ -71,7 +71,7 @@ const STYLES: Styles = Styles::styled()
 /// Start programs under the HAKMEM allocator, and see what it does for them
 #[derive(Parser)]
 #[command(name = "hakmem", after_help = EXAMPLES, styles = STYLES, disable_version_flag = true)]
-#[command(disable_help_subcommand = true, max_term_width = 110)]
+#[command(max_term_width = 110)]
 struct Cli {
     /// Print the version of this command and of the library it finds
     #[arg(short = 'V', long)]

@@ -25,7 +25,9 @@ impl Library {
 
 /// The library, or one line that says where it was looked for.
 pub fn find() -> Result<Library, Failure> {
-    let path = match env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
+    let named = env::var_os(VARIABLE).filter(|value| !value.is_empty());
+    let is_named = named.is_some();
+    let path = match named {
         Some(named) => file_at(Path::new(&named)).map_err(|reason| {
             Failure::start(format!("{VARIABLE} names {}, which {reason}", text::quote(&named)))
         })?,
@@ -40,6 +42,15 @@ pub fn find() -> Result<Library, Failure> {
         Ok(elf::File::Elf(headers)) if headers.is_program => {}
         Ok(_) => return Err(Failure::start(format!("{} is no shared library", text::quote(&path)))),
         Err(reason) => return Err(Failure::start(reason)),
+    }
+    // Whatever the file's name is. What lies beside this command was not asked for by name, and is not read for every start.
+    if is_named
+        && !elf::symbols(&path, &|name| name == "hak_version").is_ok_and(|found| !found.defined.is_empty())
+    {
+        return Err(Failure::start(format!(
+            "{VARIABLE} names {}, which is not this library",
+            text::quote(&path)
+        )));
     }
     // The loader takes both as separators, and has no way to quote them.
     if path.as_os_str().as_bytes().iter().any(|byte| b" :\t\n".contains(byte)) {

@@ -57,12 +57,17 @@ impl OptionRow {
         }
     }
 
-    /// Why the library would not take `value`, if so: rules/options.c, number_parse and text_set.
+    /// Why the library would not take `value`, if so: rules/options.c, number_parse and text_set; learn/learn.c, policy_wanted.
     pub fn value_refused(&self, value: &str) -> Option<String> {
         match self.value {
             Value::Text if value.is_empty() => Some(format!("{} is empty", self.name)),
             Value::Text if value.len() > TEXT_BYTES_MAX => {
                 Some(format!("{} is longer than {TEXT_BYTES_MAX} bytes", self.name))
+            }
+            Value::Text if self.name == "evo_policy" => {
+                let is_stage = STAGES.iter().any(|stage| stage.eq_ignore_ascii_case(value));
+                let shown = text::quote(value);
+                (!is_stage).then(|| format!("{}={shown} is none of {}", self.name, STAGES.join(", ")))
             }
             Value::Text => None,
             Value::Number { min, max, .. } => {
@@ -80,6 +85,7 @@ impl OptionRow {
 }
 
 const SWITCH_WORDS: [&str; 6] = ["off", "false", "no", "on", "true", "yes"];
+const STAGES: [&str; 5] = ["auto", "learn", "canary", "frozen", "off"];
 pub const TEXT_BYTES_MAX: usize = 255; // rules/options.h, HAK_OPTION_TEXT_BYTES with its zero
 
 /// The row that `name` means: with or without HAKMEM_ or dashes, in either case.
@@ -115,9 +121,14 @@ pub fn variable_refused(variable: &str, value: &str) -> Option<String> {
     };
     match row.value_refused(value)? {
         _ if row.value == Value::Text && value.is_empty() => None, // as if it were not set
-        _ if row.value == Value::Text => {
+        _ if row.value == Value::Text && value.len() > TEXT_BYTES_MAX => {
             Some(format!("{variable} is longer than {TEXT_BYTES_MAX} bytes: it is ignored"))
         }
+        _ if row.value == Value::Text => Some(format!(
+            "{variable}={} is none of {}: the default is used",
+            text::quote(value),
+            STAGES.join(", ")
+        )),
         _ => Some(format!(
             "{variable}={} is not a number from {}: the default {} is used",
             text::quote(value),
@@ -201,6 +212,12 @@ mod tests {
         assert_eq!(line, "HAKMEM_STATZ is no option; the nearest is HAKMEM_STATS");
         assert!(variable_refused("HAKMEM_stats", "1").is_some());
         assert_eq!(variable_refused("HAKMEM_REPORT", ""), None);
-        assert!(variable_refused("HAKMEM_REPORT", &"x".repeat(256)).is_some());
+        assert!(variable_refused("HAKMEM_REPORT", &"x".repeat(256)).unwrap().contains("longer"));
+        assert_eq!(variable_refused("HAKMEM_EVO_POLICY", "FROZEN"), None);
+        let line = variable_refused("HAKMEM_EVO_POLICY", "hot").unwrap();
+        assert_eq!(
+            line,
+            "HAKMEM_EVO_POLICY=hot is none of auto, learn, canary, frozen, off: the default is used"
+        );
     }
 }

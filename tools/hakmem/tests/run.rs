@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{assert_refused, executable, folder, hakmem, output, program, script, stand_in};
+use common::{assert_refused, compile, executable, folder, hakmem, output, program, script, stand_in};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -144,10 +144,21 @@ fn a_missing_program_is_127_and_one_that_cannot_run_126() {
 }
 
 #[test]
+fn what_the_library_would_refuse_starts_nothing() {
+    for stage in ["banana", "", "auto "] {
+        assert_refused(&mut hakmem(&["run", "--evo-policy", stage, "true"]), 2, "evo_policy");
+    }
+    assert_eq!(output(&mut hakmem(&["run", "--evo-policy", "Canary", "true"])).0, Some(0));
+}
+
+#[test]
 fn without_a_library_nothing_is_started() {
     assert_refused(hakmem(&["run", "true"]).env("HAKMEM_LIB", "/no/such.so"), 125, "which is not there");
     assert_refused(hakmem(&["run", "true"]).env("HAKMEM_LIB", "/"), 125, "is not a file");
     assert_refused(hakmem(&["run", "true"]).env("HAKMEM_LIB", "/etc/passwd"), 125, "is no shared library");
+    let other = folder("another").join("libhakmem.so");
+    assert!(compile(other.parent().unwrap(), "libhakmem.so", "int other;", &["-shared", "-fPIC"]));
+    assert_refused(hakmem(&["run", "true"]).env("HAKMEM_LIB", &other), 125, "which is not this library");
     let odd = folder("a blank").join("libhakmem.so");
     fs::copy(stand_in(), &odd).unwrap();
     assert_refused(hakmem(&["run", "true"]).env("HAKMEM_LIB", &odd), 125, "blank");
@@ -246,7 +257,7 @@ fn a_program_that_reports_nothing_is_explained() {
     let stderr = String::from_utf8_lossy(&status.stderr);
     assert!(stderr.contains("SIGKILL ended the program before it could"), "{stderr}");
 
-    if common::compile(&folder, "static", "int main(void) { return 6; }", &["-static"]) {
+    if compile(&folder, "static", "int main(void) { return 6; }", &["-static"]) {
         let path = folder.join("static");
         let (code, _, stderr) = output(&mut hakmem(&["run", "--report", path.to_str().unwrap()]));
         assert_eq!(code, Some(6));

@@ -34,7 +34,8 @@ pub fn check(path: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
     };
     let before = findings.len();
     let symbols = elf::symbols(&path, &is_wanted)?;
-    if let Some(obstacle) = preload_obstacle(&path, &headers, ours).filter(|_| !has_ours(&headers, &symbols)) {
+    if let Some(obstacle) = preload_obstacle(&path, &headers, ours).filter(|_| !has_ours(&headers, &symbols))
+    {
         findings.push(serious(format!("{shown}: {}", obstacle.what), obstacle.advice));
     }
     if let Some(what) = privileges(&path).filter(|_| !gains_privileges(&path)) {

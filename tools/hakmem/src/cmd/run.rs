@@ -222,7 +222,8 @@ fn options_checked(
 /// A second copy would stand idle beside the program's own, and answer for it.
 fn is_linked(program: &Path) -> bool {
     let examined = check::program::examined_program(program, &mut Vec::new());
-    examined.is_ok_and(|found| found.is_some_and(|(file, headers)| check::program::is_linked(&file, &headers)))
+    examined
+        .is_ok_and(|found| found.is_some_and(|(file, headers)| check::program::is_linked(&file, &headers)))
 }
 
 /// Why the loader would not preload the library into this program, if that is certain from the file.

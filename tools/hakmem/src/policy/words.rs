@@ -47,7 +47,8 @@ fn learnt_lines(learnt: &Learnt) -> Vec<String> {
     let has_won = !learnt.strategy.is_empty() && learnt.strategy != BASELINE;
     let stage = match (learnt.stage, has_won) {
         (None | Some(Stage::Off), _) => {
-            "Nothing is learnt: learning is off, or the program ended within a second, before it begins.".to_owned()
+            "Nothing is learnt: learning is off, or the program ended within a second, before it begins."
+                .to_owned()
         }
         (Some(Stage::Learn), false) => {
             "LEARN: strategies duel; none has won yet, the defaults hold.".to_owned()

@@ -170,7 +170,8 @@ fn build_id_of_image(page: &[u8]) -> Option<String> {
 /// The program's own image: the lowest that has code. Java maps an archive of classes lower.
 fn image_of(mappings: &[Mapping]) -> PathBuf {
     let has_code = |path: &Path| mappings.iter().any(|other| other.is_executable && other.path == path);
-    let mut images = mappings.iter().filter(|mapping| mapping.path.is_absolute()).map(|mapping| &mapping.path);
+    let mut images =
+        mappings.iter().filter(|mapping| mapping.path.is_absolute()).map(|mapping| &mapping.path);
     images.find(|path| has_code(path)).cloned().unwrap_or_default()
 }
 

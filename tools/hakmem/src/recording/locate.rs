@@ -29,8 +29,12 @@ pub fn symbol_address(process: &Process, name: &[u8]) -> Result<u64, Failure> {
     images.sort_by_key(|mapping| rank(mapping));
     // Linked from libhakmem.a it is in the program itself, whose malloc wins over any library's.
     let own = images.iter().find(|image| rank(image) == 1);
-    let in_program = own.and_then(|image| symbol_find(process, image.start, name).or_else(|| symbol_in_file(process, image.start, name)));
-    if let Some(address) = in_program.or_else(|| images.iter().find_map(|image| symbol_find(process, image.start, name))) {
+    let in_program = own.and_then(|image| {
+        symbol_find(process, image.start, name).or_else(|| symbol_in_file(process, image.start, name))
+    });
+    if let Some(address) =
+        in_program.or_else(|| images.iter().find_map(|image| symbol_find(process, image.start, name)))
+    {
         return Ok(address);
     }
     let pid = process.pid;
@@ -40,9 +44,13 @@ pub fn symbol_address(process: &Process, name: &[u8]) -> Result<u64, Failure> {
             format!("process {pid} has a hakmem that does not record ({path}): restart it with this one")
         }
         // Without its table of symbols a program that was linked with the library does not say where it is.
-        _ if crate::elf::symbols(&exe, &|name| name == "malloc").is_ok_and(|symbols| !symbols.defined.is_empty()) => format!(
-            "process {pid} has a malloc of its own: another allocator's, or hakmem's in a stripped program (link that with -rdynamic)"
-        ),
+        _ if crate::elf::symbols(&exe, &|name| name == "malloc")
+            .is_ok_and(|symbols| !symbols.defined.is_empty()) =>
+        {
+            format!(
+                "process {pid} has a malloc of its own: another allocator's, or hakmem's in a stripped program (link that with -rdynamic)"
+            )
+        }
         _ => format!("process {pid} runs without hakmem; start it with `hakmem run -- PROGRAM`"),
     }))
 }
@@ -70,10 +78,13 @@ fn symbol_in_file(process: &Process, start: u64, name: &[u8]) -> Option<u64> {
         return None;
     }
     let segments = header.program_headers(Little, &data).ok()?;
-    let first = segments.iter().find(|segment| segment.p_type(Little) == elf::PT_LOAD && segment.p_offset(Little) == 0)?;
+    let first = segments
+        .iter()
+        .find(|segment| segment.p_type(Little) == elf::PT_LOAD && segment.p_offset(Little) == 0)?;
     let symbols = header.sections(Little, &data).ok()?.symbols(Little, &data, elf::SHT_SYMTAB).ok()?;
     let symbol = symbols.iter().find(|symbol| {
-        symbol.st_shndx(Little) != elf::SHN_UNDEF && symbols.symbol_name(Little, symbol).is_ok_and(|found| found == name)
+        symbol.st_shndx(Little) != elf::SHN_UNDEF
+            && symbols.symbol_name(Little, symbol).is_ok_and(|found| found == name)
     })?;
     Some(start.wrapping_sub(first.p_vaddr(Little)).wrapping_add(symbol.st_value(Little)))
 }
