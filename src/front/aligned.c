@@ -76,6 +76,7 @@ void hak_check_size(const char *function, const void *block, size_t stated) {
     struct hak_found found = hak_find(function, block);
     if (HAK_UNLIKELY(!HAK_OPT(size_check))) return;
     if (stated > found.bytes) hak_misuse_size(function, block, found.bytes, stated);
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_realloc_stayed))) return;
     bool is_outside = !found.record && !found.apart;
     if (is_outside && stated > found.bytes / 2) return; /* realloc leaves one whole down to a half */
     if (found.large || found.bytes > HAK_SLAB_BLOCK_BYTES_MAX) { /* exact to the page: realloc and hak_expand keep it so */

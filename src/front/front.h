@@ -83,6 +83,9 @@ struct hak_found {
 /* Any pointer but NULL; what is not a live block ends the program, `function` being named. */
 struct hak_found hak_find(const char *function, const void *block);
 
+/* realloc once left a block larger than a smaller one would be, there being no memory for that: sizes say little since. */
+extern hak_atomic_u32 hak_realloc_stayed;
+
 /* Ends the program unless a live block may be one of the stated size; of the alignment and at least the size. */
 void hak_check_size(const char *function, const void *block, size_t stated);
 void hak_check_aligned(const char *function, const void *block, size_t align, size_t bytes);

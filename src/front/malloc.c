@@ -62,7 +62,7 @@ static HAK_NOINLINE void *large_sampled(struct hak_heap *heap, size_t bytes, siz
     return block;
 }
 
-/* Of a thread whose heap died. */
+/* Of a thread whose heap died, or that can have none. */
 static HAK_COLD void *large_borrowing(size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
     struct hak_heap *heap = hak_heap_borrow();
     if (!heap) return out_of_memory();
@@ -75,7 +75,7 @@ void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t
     if (HAK_UNLIKELY(bytes > PTRDIFF_MAX)) return out_of_memory();
     if (HAK_UNLIKELY(hak_heap_is_gone(hak_self))) return large_borrowing(bytes, align, address, stack, zeroed);
     struct hak_heap *heap = hak_front_heap();
-    if (!heap) return out_of_memory();
+    if (HAK_UNLIKELY(!heap)) return hak_heap_is_gone(hak_self) ? large_borrowing(bytes, align, address, stack, zeroed) : out_of_memory();
     HAK_COUNT(&heap->counters, large_alloc, 1);
     if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) hak_visit_chores_due(heap);
     void *none = NULL;
@@ -103,7 +103,7 @@ void *hak_front_short(struct hak_heap *heap, unsigned class_index) {
     return NULL;
 }
 
-/* Of a thread whose heap died. A signal handler may have filled the bin. */
+/* Of a thread whose heap died, or that can have none. A signal handler may have filled the bin. */
 static HAK_COLD void *malloc_borrowing(size_t bytes, const void *address, uintptr_t stack) {
     struct hak_heap *heap = hak_heap_borrow();
     if (!heap) return out_of_memory();
@@ -115,7 +115,7 @@ static HAK_COLD void *malloc_borrowing(size_t bytes, const void *address, uintpt
 static HAK_NOINLINE void *malloc_first(size_t bytes) { /* of a thread; no class is split in its heap yet, or little is lost */
     if (HAK_UNLIKELY(hak_heap_is_gone(hak_self))) return malloc_borrowing(bytes, HAK_FRONT_CALLER());
     struct hak_heap *heap = hak_front_heap();
-    if (!heap) return out_of_memory();
+    if (HAK_UNLIKELY(!heap)) return hak_heap_is_gone(hak_self) ? malloc_borrowing(bytes, HAK_FRONT_CALLER()) : out_of_memory();
     return hak_malloc_inline(bytes, hak_malloc_slow); /* the thread key's own allocation may have filled the bin */
 }
 

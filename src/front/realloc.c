@@ -13,9 +13,18 @@
 
 enum { MOVE_BYTES_MIN = 1 << 20 };
 
+hak_atomic_u32 hak_realloc_stayed;
+
+/* Where there is no memory for a smaller block the old one serves: programs shrink just then, and few look at the result. */
 static void *copy_to_new(void *block, size_t old_bytes, size_t bytes, const void *address, uintptr_t stack) {
+    int saved = errno;
     void *fresh = hak_malloc_from(bytes, address, stack);
-    if (!fresh) return NULL; /* the old block stays */
+    if (HAK_UNLIKELY(!fresh)) {
+        if (bytes > old_bytes) return NULL;
+        errno = saved;
+        hak_store_relaxed(&hak_realloc_stayed, 1);
+        return block;
+    }
     memcpy(fresh, block, old_bytes < bytes ? old_bytes : bytes);
     hak_free_inline(block);
     return fresh;
@@ -44,7 +53,10 @@ static void *resize_large(struct hak_granule *record, void *block, size_t old_by
             HAK_HOOK(large_lay)(hak_self, lifted, resized ? resized : block, old_bytes, resized ? bytes : old_bytes);
         if (resized) return resized;
     }
-    return copy_to_new(block, old_bytes, bytes, address, stack);
+    void *fresh = copy_to_new(block, old_bytes, bytes, address, stack);
+    enum { LEAST = HAK_SLAB_BLOCK_BYTES_MAX + 1 };
+    if (HAK_UNLIKELY(fresh == block) && bytes < LEAST && old_bytes > LEAST) return resize_large(record, block, old_bytes, LEAST, address, stack);
+    return fresh;
 }
 
 void *hak_front_realloc(const char *function, void *block, size_t bytes, const void *address, uintptr_t stack) {

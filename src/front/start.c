@@ -32,12 +32,15 @@ static void thread_ends(void *heap) {
     if (heap == hak_self) hak_heap_death(heap);
 }
 
-/* Once: a destructor that allocates after ours borrows a heap, and nobody need be told of its end. */
-static void thread_begins(struct hak_heap *heap) {
+/* Once: a destructor that allocates after ours borrows a heap, and nobody need be told of its end. Where the program took all keys
+ * before its first block, or there is no memory for one, only the first thread has a heap of its own: of the others it would
+ * be there for ever. */
+static bool thread_begins(struct hak_heap *heap) {
     int saved = errno;
     uint32_t key = hak_load_relaxed(&key_plus_1);
-    if (key) pthread_setspecific((pthread_key_t)(key - 1), heap);
+    bool is_told = key && pthread_setspecific((pthread_key_t)(key - 1), heap) == 0;
     errno = saved;
+    return HAK_LIKELY(is_told) || hak_os_pid() == hak_os_tid();
 }
 
 static void options_read(void) {

@@ -18,12 +18,12 @@
 _Thread_local struct hak_heap *hak_self = (struct hak_heap *)&hak_heap_none;
 const struct hak_heap hak_heap_none = { .split = ~UINT64_C(0), .index = HAK_HEAP_NOBODY };
 const struct hak_heap hak_heap_gone = { .split = ~UINT64_C(0), .index = HAK_HEAP_NOBODY };
-void (*hak_heap_on_birth)(struct hak_heap *heap);
+bool (*hak_heap_on_birth)(struct hak_heap *heap);
 
 enum {
     STRIDE = (sizeof(struct hak_heap) + HAK_LINE - 1) & -HAK_LINE,
     PER_GRANULE = HAK_GRANULE_BYTES / STRIDE,
-    GRANULES_MAX = 8192, /* some 80,000 threads at a time; beyond it malloc fails in further ones */
+    GRANULES_MAX = 8192, /* some 40,000 threads at a time; beyond it malloc fails in further ones */
 };
 
 static _Atomic(char *) homes[GRANULES_MAX];
@@ -161,8 +161,9 @@ struct hak_heap *hak_heap_birth(void) {
     struct hak_heap *heap = heap_begin(&is_new);
     if (!heap) return NULL;
     if (!is_new) HAK_COUNT(&heap->counters, heap_adopted, 1);
-    if (hak_heap_on_birth) hak_heap_on_birth(heap);
-    return heap;
+    if (HAK_LIKELY(!hak_heap_on_birth || hak_heap_on_birth(heap))) return heap;
+    hak_heap_give_back(heap);
+    return NULL;
 }
 
 /* --- death --- */

@@ -164,7 +164,8 @@ HAK_INLINE unsigned hak_shelf_end(struct hak_heap *heap) {
 
 /* --- birth and death (heap/birth.c) --- */
 
-/* Gives the calling thread a heap: a dead one or a new one. NULL when memory is short. */
+/* Gives the calling thread a heap: a dead one or a new one. NULL when memory is short, or when nobody will be told of the thread's
+ * end; it borrows then: hak_self is hak_heap_gone. */
 struct hak_heap *hak_heap_birth(void);
 /* The thread ends: its heap is given up as it is. Runs as a thread-key destructor. It gets none again: */
 void hak_heap_death(struct hak_heap *heap);
@@ -185,8 +186,8 @@ void hak_heap_dead_unclaim(struct hak_heap *heap);
 /* Makes a particular dead heap BUSY; false if it is not DEAD now. */
 bool hak_heap_dead_claim(struct hak_heap *heap);
 
-/* front/start.c sets it: registers the thread so that hak_heap_death runs at its end. */
-extern void (*hak_heap_on_birth)(struct hak_heap *heap);
+/* front/start.c sets it: registers the thread so that hak_heap_death runs at its end. False: it cannot. */
+extern bool (*hak_heap_on_birth)(struct hak_heap *heap);
 
 /* --- visits (heap/visit.c) --- */
 

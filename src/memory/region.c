@@ -271,14 +271,25 @@ static bool find_place(unsigned shift, unsigned shift_min) {
     return false;
 }
 
+/* What a thread had begun that this forked child does not have. Its mappings stay, some pages that nobody touches. */
+static void start_anew(void) {
+    hak_store_relaxed(&units[0], HAK_PART_NONE);
+    hak_region.mapped_bytes = 0;
+    hak_window.bytes = 0;
+}
+
 bool hak_region_start(size_t wanted_gb) {
-    static hak_atomic_u32 state; /* 0 nobody yet, 1 somebody is at it, 2 there */
-    for (;;) {
-        uint32_t seen = hak_load_acquire(&state);
-        if (seen == 2) return true;
-        if (seen == 1) continue; /* two threads' very first calls at once, after a dlopen: some 10 us, once */
-        if (hak_cas(&state, &seen, 1)) break;
+    static const uint64_t nobody = 0, started = UINT64_MAX;
+    static hak_atomic_u64 state; /* or who is at it: process, thread */
+    uint64_t self = (uint64_t)hak_os_pid() << 32 | hak_os_tid(), seen;
+    for (unsigned turn = 0;; turn++) {
+        seen = hak_load_acquire(&state);
+        if (seen == started) return true;
+        if (HAK_UNLIKELY(seen == self)) return false; /* a signal handler's, in the middle of it */
+        if (seen != nobody && seen >> 32 == self >> 32) hak_os_yield(turn); /* two threads' very first calls at once, after a dlopen */
+        else if (hak_cas(&state, &seen, self)) break;
     }
+    if (HAK_UNLIKELY(seen != nobody)) start_anew();
     size_t limit = hak_os_address_limit();
     unsigned shift = WINDOW_SHIFT_MAX, shift_min = WINDOW_SHIFT_MIN;
     if (wanted_gb) {
@@ -290,7 +301,7 @@ bool hak_region_start(size_t wanted_gb) {
         while (shift < LIMITED_SHIFT_MAX && ((size_t)1 << shift) < limit) shift++;
         shift_min = shift;
     }
-    bool started = find_place(shift, shift_min);
-    hak_store_release(&state, started ? 2u : 0u);
-    return started;
+    bool is_there = find_place(shift, shift_min);
+    hak_store_release(&state, is_there ? started : nobody);
+    return is_there;
 }

@@ -117,6 +117,41 @@ static size_t address_space_bytes(void)
     return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
+/* A program shrinks its blocks when memory is short, and few look whether that worked. */
+extern void free_sized(void *block, size_t bytes);
+static void work_shrinking(size_t unused)
+{
+    (void)unused;
+    static const size_t from[] = {2u << 20, 2u << 20, 100000, 30000, 3000, 1000}, to[] = {50000, 20000, 300, 70, 1000, 24};
+    enum { COUNT = sizeof from / sizeof *from };
+    static const size_t sizes[] = {1u << 20, 60000, 20000, 3000, 1024, 500, 304, 200, 80, 64, 32, 16};
+    unsigned char *blocks[COUNT];
+    struct link *list = NULL;
+    limit_set(address_space_bytes() + ((size_t)64 << 20));
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = (unsigned char *)malloc(from[i]);
+        REQUIRE(blocks[i] != NULL);
+        memset(blocks[i], (int)i + 1, from[i]);
+    }
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        take_all(&list, sizes[i], SIZE_MAX);
+    for (size_t i = 0; i < COUNT; i++) {
+        errno = 77;
+        unsigned char *shrunk = (unsigned char *)realloc(blocks[i], to[i]);
+        EXPECT_SAY(shrunk != NULL && errno == 77, "%zu to %zu: errno %d", from[i], to[i], errno);
+        if (shrunk == NULL)
+            continue;
+        EXPECT(malloc_usable_size(shrunk) >= to[i] && shrunk[0] == i + 1 && shrunk[to[i] - 1] == i + 1);
+        free_sized(shrunk, to[i]); /* which knows that a block may be larger now */
+    }
+    free_all(&list);
+}
+
+static void a_block_that_cannot_become_smaller_stays(void)
+{
+    in_child(work_shrinking, 0);
+}
+
 static void work_under_self_exec(size_t size)
 {
     char text[32];
@@ -198,5 +233,6 @@ int main(int argument_count, char **arguments)
     RUN(threads_that_exhaust_memory_together_recover);
     RUN(a_program_starts_and_works_in_64_mib);
     RUN(a_limit_set_late_is_no_harm);
+    RUN(a_block_that_cannot_become_smaller_stays);
     return EXPECT_RESULT();
 }

@@ -10,9 +10,11 @@
 #include <pthread.h>
 
 static unsigned born;
-static void on_birth(struct hak_heap *heap) {
+static bool is_told = true;
+static bool on_birth(struct hak_heap *heap) {
     assert_ptr_equal(hak_self, heap);
     born++;
+    return is_told;
 }
 
 static uint32_t state_of(struct hak_heap *heap) { return hak_load_relaxed(&heap->state); }
@@ -57,6 +59,23 @@ static void a_borrowed_heap_is_dead_again_at_once(void **state) {
     hak_heap_give_back(heap);
     assert_int_equal(born, before);
     assert_int_equal(heap->counters.n[HAK_C_heap_born] + heap->counters.n[HAK_C_heap_adopted], heap->counters.n[HAK_C_heap_died]);
+    hak_heap_on_birth = NULL;
+    AUDIT();
+}
+
+/* The program took all thread keys: whose end nobody will be told of gets no heap, and borrows. */
+static void a_thread_whose_end_is_not_told_gets_no_heap(void **state) {
+    (void)state;
+    hak_heap_on_birth = on_birth;
+    is_told = false;
+    unsigned before = born;
+    assert_null(hak_heap_birth());
+    assert_int_equal(born, before + 1);
+    assert_true(hak_heap_is_gone(hak_self) && hak_heap_dead_any());
+    struct hak_heap *heap = hak_heap_borrow();
+    hak_heap_give_back(heap);
+    assert_int_equal(state_of(heap), HAK_HEAP_DEAD);
+    is_told = true;
     hak_heap_on_birth = NULL;
     AUDIT();
 }
@@ -200,6 +219,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_heap_lives_dies_and_is_adopted),
         cmocka_unit_test(a_borrowed_heap_is_dead_again_at_once),
+        cmocka_unit_test(a_thread_whose_end_is_not_told_gets_no_heap),
         cmocka_unit_test(a_dead_heap_is_claimed_by_one),
         cmocka_unit_test(every_dead_heap_is_taken_once),
         cmocka_unit_test(a_dead_heap_holds_back_nothing_but_what_the_program_holds),
