@@ -52,25 +52,6 @@ else()
     hakmem_objects(hakmem_objects ${hakmem_sanitize_flags})
 endif()
 
-# --- the unwinder ------------------------------------------------------------------------------
-# libgcc's own (25 KiB), under names of ours: recording (src/watch/unwind.c) then loads nothing into a running process, and
-# front/handler_call.c goes on meeting the one that the program's C++ runtime uses.
-set(unwinder ${PROJECT_BINARY_DIR}/unwinder.o)
-set(unwinder_names)
-foreach(name Backtrace GetIP GetCFA)
-    list(APPEND unwinder_names --redefine-sym _Unwind_${name}=hak_unwind_${name})
-    list(APPEND unwinder_names --keep-global-symbol hak_unwind_${name} --keep-global-symbol _Unwind_${name}) # llvm-objcopy asks for the old name
-endforeach()
-list(APPEND unwinder_names --redefine-sym _dl_find_object=hak_unwind_find_object
-    --weaken-symbol hak_unwind_find_object --weaken-symbol _dl_find_object) # the same; weak for a library without src/watch
-add_custom_command(OUTPUT ${unwinder}
-    COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${unwinder} -Wl,-u,_Unwind_Backtrace -Wl,-u,_Unwind_GetIP
-        -Wl,-u,_Unwind_GetCFA -lgcc_eh
-    COMMAND ${CMAKE_OBJCOPY} ${unwinder_names} ${unwinder}
-    VERBATIM COMMENT "Taking libgcc's unwinder")
-add_custom_target(hakmem_unwinder DEPENDS ${unwinder})
-set_source_files_properties(${unwinder} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-
 # --- libhakmem.so -------------------------------------------------------------------------------
 # -Bsymbolic-functions: our own calls bind here; -z nodelete: threads keep our exit hooks, so a dlclose must
 # not take the code away; --hash-style=gnu: one symbol table less to load. Programs look symbols up in
@@ -79,8 +60,7 @@ set_source_files_properties(${unwinder} PROPERTIES EXTERNAL_OBJECT ON GENERATED 
 if(HAKMEM_SHARED AND NOT HAKMEM_SANITIZE)
     set(map ${PROJECT_SOURCE_DIR}/packaging/hakmem.map)
     set(order ${PROJECT_SOURCE_DIR}/packaging/hakmem.lds)
-    add_library(hakmem SHARED $<TARGET_OBJECTS:hakmem_objects> ${unwinder} ${hakmem_shared_source})
-    add_dependencies(hakmem hakmem_unwinder)
+    add_library(hakmem SHARED $<TARGET_OBJECTS:hakmem_objects> ${hakmem_shared_source})
     target_compile_options(hakmem PRIVATE ${hakmem_flags} $<$<BOOL:${HAKMEM_DEBUG}>:${hakmem_debug_flags}>)
     target_include_directories(hakmem PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_include_directories(hakmem INTERFACE
@@ -119,9 +99,9 @@ else()
         --rename-section .text.unlikely=hakmem_text --rename-section .text.early=hakmem_text ${combined})
 endif()
 add_custom_command(OUTPUT ${combined}
-    COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${combined} $<TARGET_OBJECTS:hakmem_objects> ${unwinder}
+    COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${combined} $<TARGET_OBJECTS:hakmem_objects>
     ${after_combine}
-    DEPENDS hakmem_objects $<TARGET_OBJECTS:hakmem_objects> ${unwinder} ${renamed}
+    DEPENDS hakmem_objects $<TARGET_OBJECTS:hakmem_objects> ${renamed}
     COMMAND_EXPAND_LISTS VERBATIM COMMENT "Combining hakmem.o")
 set_source_files_properties(${combined} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
 add_custom_target(hakmem_combined DEPENDS ${combined})
@@ -139,13 +119,12 @@ list(APPEND HAKMEM_PRODUCTS hakmem_static)
 # An ordinary archive: a test of one room takes that room and what it stands on, not the front.
 if(HAKMEM_TESTS)
     if(HAKMEM_DEBUG)
-        add_library(hakmem_checked STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:hakmem_objects> ${unwinder})
+        add_library(hakmem_checked STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:hakmem_objects>)
     else()
         hakmem_objects(hakmem_checked_objects ${hakmem_debug_flags} ${hakmem_sanitize_flags})
         set_target_properties(hakmem_checked_objects PROPERTIES EXCLUDE_FROM_ALL ON)
-        add_library(hakmem_checked STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:hakmem_checked_objects> ${unwinder})
+        add_library(hakmem_checked STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:hakmem_checked_objects>)
     endif()
-    add_dependencies(hakmem_checked hakmem_unwinder)
     target_include_directories(hakmem_checked INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
     target_compile_definitions(hakmem_checked INTERFACE HAK_DEBUG _GNU_SOURCE)
     set_target_properties(hakmem_checked PROPERTIES LINKER_LANGUAGE C)

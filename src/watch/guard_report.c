@@ -13,6 +13,7 @@
 #include "os/descriptor.h"
 #include "os/mappings.h"
 #include "os/os.h"
+#include "watch/cfi.h"
 #include "watch/crash.h"
 #include "watch/sampler.h"
 
@@ -211,7 +212,7 @@ static void on_crash(const struct hak_crash *crash) {
     }
     line_write(&text);
     struct hak_stack_here here = { crash->instruction, crash->stack, crash->frame };
-    if (crash->access == HAK_CRASH_JUMP) hak_stack_jumped(crash->instruction);
+    if (crash->access == HAK_CRASH_JUMP) hak_cfi_jumped(crash->instruction);
     work.at.frame_count = hak_stack_frames_of_signal(here, work.at.frame, HAK_GUARD_FRAMES_MAX);
     report(row, address, kind, (enum hak_guard_access)crash->access);
     end();

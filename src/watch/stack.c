@@ -241,10 +241,10 @@ static void gather(struct hak_stack_here here, struct hak_stack_bounds *bounds, 
         *result = walked;
         return;
     }
-    result->count = hak_stack_unwind(result->pc, result->slot);
+    result->count = hak_stack_unwind(bounds, result->pc, result->slot);
     ours_drop(result, here.stack);
     __atomic_fetch_add(&tables->stack_unwinds, 1, __ATOMIC_RELAXED);
-    if (result->count < 2 && walked.count > result->count) *result = walked; /* no unwinder, or code without its tables */
+    if (result->count < 2 && walked.count > result->count) *result = walked; /* code without its tables */
     else if (walked.count) hak_store_relaxed(trust, walk_proves(&walked, result) ? (uint8_t)(trusted + (trusted < TRUST_ENOUGH)) : TRUST_NEVER);
 }
 
@@ -304,7 +304,7 @@ static unsigned frames_copy(const struct gathered *found, uint64_t *frame, unsig
 
 unsigned hak_stack_frames(struct hak_stack_here here, struct hak_stack_bounds *bounds, uint64_t *frame, unsigned count_max) {
     struct gathered found;
-    found.count = hak_stack_unwind(found.pc, found.slot);
+    found.count = hak_stack_unwind(bounds, found.pc, found.slot);
     ours_drop(&found, here.stack);
     if (found.count < 2) walk_instead(&found, here, bounds);
     return frames_copy(&found, frame, count_max);
@@ -312,14 +312,12 @@ unsigned hak_stack_frames(struct hak_stack_here here, struct hak_stack_bounds *b
 
 unsigned hak_stack_frames_of_signal(struct hak_stack_here here, uint64_t *frame, unsigned count_max) {
     struct gathered found;
-    unsigned count = hak_stack_unwind(found.pc, found.slot), first = 0;
+    struct hak_stack_bounds bounds = { 0, 0 };
+    unsigned count = hak_stack_unwind(&bounds, found.pc, found.slot), first = 0;
     while (first < count && found.pc[first] != here.address) first++; /* the handler's own */
     found.count = count - first;
     memmove(found.pc, found.pc + first, found.count * sizeof *found.pc);
-    if (found.count < 2) { /* no unwinder, or it does not know the way out of a handler */
-        struct hak_stack_bounds bounds = { 0, 0 };
-        walk_instead(&found, here, &bounds);
-    }
+    if (found.count < 2) walk_instead(&found, here, &bounds); /* code without its tables */
     if (found.count) return frames_copy(&found, frame, count_max);
     frame[0] = here.address;
     return 1;

@@ -44,10 +44,8 @@ unsigned hak_stack_frames_of_signal(struct hak_stack_here here, uint64_t *frame,
 
 /* For tests. */
 unsigned hak_stack_walk(struct hak_stack_here here, struct hak_stack_bounds *bounds, uintptr_t *pc, uintptr_t *slot);
-unsigned hak_stack_unwind(uintptr_t *pc, uintptr_t *slot);
+unsigned hak_stack_unwind(struct hak_stack_bounds *bounds, uintptr_t *pc, uintptr_t *slot);
 
-/* Of a signal: the thread called this address, and there is nothing to run. Its caller is the next frame. */
-void hak_stack_jumped(uintptr_t address);
 bool hak_stack_bounds_find(struct hak_stack_bounds *bounds, uintptr_t address);
 
 #endif

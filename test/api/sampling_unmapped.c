@@ -1,6 +1,6 @@
 /* sampling_unmapped.c - code that was made at run time is gone, or closed, with its frames still on the stack: a sample's stack ends there.
  *
- * Owns:   itself, started again, a sample per 1,000 bytes or so. mono unmaps its code at the end, and libgcc's unwinder reads code
+ * Owns:   itself, started again, a sample per 1,000 bytes or so. mono unmaps its code at the end, and libgcc's unwinder, which the library had, reads code
  *         that no object holds.
  *
  * ctest: native
