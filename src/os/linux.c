@@ -255,27 +255,6 @@ bool hak_os_secure(void) { return getauxval(AT_SECURE) != 0; }
 unsigned hak_os_pid(void) { return (unsigned)HAK_SYS1(SYS_getpid, 0); }
 unsigned hak_os_tid(void) { return (unsigned)HAK_SYS1(SYS_gettid, 0); }
 
-uint64_t hak_os_clock_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now); /* the vdso's; it cannot fail, so errno stays */
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-uint64_t hak_os_cpu_ns(void) {
-    struct timespec now = { 0, 0 };
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static uint64_t clock_ns(clockid_t clock) {
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-uint64_t hak_os_clock_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
-uint64_t hak_os_clock_realtime_ns(void) { return clock_ns(CLOCK_REALTIME); }
-
 void hak_os_write(int fd, const void *bytes, size_t count) {
     const char *at = bytes;
     while (count > 0) {

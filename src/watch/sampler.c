@@ -119,10 +119,13 @@ static uint64_t draw(struct hak_watch *watch, unsigned class_index, uint64_t rat
 
 /* Another rate: what is pending is drawn again when it is met. */
 static void follow(struct hak_heap *heap) {
-    uint64_t begin_ns = hak_os_clock_ns();
     uint32_t generation = hak_load_acquire(&hak_hooks.generation);
-    if (!hak_watch_of(heap)) return; /* no memory: asked again at the next chores */
-    heap->follows = generation;
+    heap->follows = generation; /* first: the program may have a clock of its own, which allocates (libfaketime) */
+    uint64_t begin_ns = hak_os_clock_ns();
+    if (!hak_watch_of(heap)) { /* no memory: asked again at the next chores */
+        heap->follows = generation - 1;
+        return;
+    }
     bool on = hak_sample_rate() != 0;
     for (unsigned i = 1; i < hak_shelf_end(heap); i++) hak_shelf_of(heap, i)->ahead = on ? NEXT : NEVER;
     for (unsigned i = HAK_SMALL_CLASS_MAX + 1; i < HAK_CLASS_COUNT; i++) hak_middle_of(heap, i)->ahead = on ? (uint32_t)NEXT : 0;
