@@ -214,6 +214,9 @@ fn line_of(error: &clap::Error) -> String {
     match (error.kind(), context(ContextKind::InvalidArg), context(ContextKind::InvalidSubcommand)) {
         (ErrorKind::UnknownArgument, Some(argument), _) => {
             let argument = argument.split_whitespace().next().unwrap_or_default().to_owned();
+            if !argument.starts_with('-') {
+                return format!("{} is one argument too many", text::quote(&argument));
+            }
             let near = context(ContextKind::SuggestedArg).map(|near| format!("; did you mean {near}?"));
             format!("there is no flag {argument}{}", near.unwrap_or_default())
         }
@@ -271,6 +274,7 @@ mod tests {
         assert_eq!(refused(&["rnu"]), "there is no command rnu; did you mean run?");
         assert_eq!(refused(&["run", "--stts", "true"]), "there is no flag --stts; did you mean --stats?");
         assert_eq!(refused(&["run"]), "<PROGRAM>... is missing");
+        assert_eq!(refused(&["doctor", "sh", "ls"]), "ls is one argument too many");
         assert_eq!(refused(&["doctor", "-p", "x"]).lines().count(), 1);
     }
 }
