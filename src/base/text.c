@@ -260,7 +260,7 @@ bool hak_name_same(const char *a, const char *b) {
     return lower(*a) == lower(*b);
 }
 
-unsigned hak_name_distance(const char *a, const char *b) {
+HAK_COLD unsigned hak_name_distance(const char *a, const char *b) {
     /* Wagner and Fischer's table, one row at a time: row[j] is the distance of a's first i bytes to b's first j */
     unsigned row[HAK_NAME_COMPARED + 1];
     size_t a_length = string_length(a, SIZE_MAX), b_length = string_length(b, SIZE_MAX);

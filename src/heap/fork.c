@@ -43,7 +43,7 @@ void hak_fork_born(struct hak_heap *heap) {
     if (hak_cas(&heirless, &seen, 0)) heap->is_survivor = 1;
 }
 
-static void heap_blank(struct hak_heap *heap, void *survivor) {
+static HAK_COLD void heap_blank(struct hak_heap *heap, void *survivor) {
     if (heap == survivor || hak_load_relaxed(&heap->epoch) == hak_load_relaxed(&hak_epoch)) return;
     hak_store_relaxed(&heap->state, HAK_HEAP_BUSY);
     for (unsigned c = 1; c < hak_shelf_end(heap); c++) {
@@ -100,7 +100,7 @@ static void heap_to_list(struct hak_heap *heap, void *survivor) {
     hak_heap_dead_give(heap);
 }
 
-void hak_fork_rebuild(struct hak_heap *survivor) {
+HAK_COLD void hak_fork_rebuild(struct hak_heap *survivor) {
     survivor->is_survivor = 0;
     uint32_t epoch = hak_load_relaxed(&hak_epoch);
     hak_heap_each(heap_blank, survivor);

@@ -10,6 +10,7 @@
 #include "base/atomic.h"
 #include "os/syscall.h"
 
+#include <errno.h>
 #include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -26,7 +27,9 @@ static HAK_EARLY clock_function *find(void) {
 #else
     static const char name[] = "__kernel_clock_gettime";
 #endif
+    int saved = errno;
     uintptr_t image = getauxval(AT_SYSINFO_EHDR), bias = 0;
+    errno = saved; /* ENOENT where there is none */
     if (!image) return by_call; /* valgrind, qemu-user */
     const ElfW(Ehdr) *header = (const void *)image;
     const ElfW(Phdr) *parts = (const void *)(image + header->e_phoff);
@@ -58,7 +61,7 @@ static struct timespec ask(clockid_t clock) {
         function = find();
         __atomic_store_n(&found, function, __ATOMIC_RELAXED);
     }
-    function(clock, &now); /* it cannot fail, and knows no errno */
+    function(clock, &now); /* it knows no errno, and does not fail */
     return now;
 }
 
