@@ -2,21 +2,35 @@
  *
  *     ping PORT SECONDS SERVER_PID BYTES KEYS
  *
- * Prints one line: count, median, 99.9th percentile, the longest, the longest less what the kernel let the server and us wait
- * for a processor meanwhile (schedstat's run delay), and how many were longer than 1 ms in either sense; times in microseconds.
- * On a machine that is not idle only the last two say something about the server.
+ * Prints one line: count, median, 99.9th percentile, the longest, the longest of the server's own, and how many were longer than
+ * 1 ms in either sense; times in microseconds. On a machine that is not idle only the server's own say something about it.
+ *
+ * A request goes out when the server waits for one in epoll, and is timed from the moment that it could have gone. Its own time is
+ * less what the kernel let the server and us wait for a processor meanwhile (schedstat's run delay). On a guest the host may also
+ * take the processor away, or wake it late; no kernel shows that to a program in less than ticks. But where server and client each
+ * came to a processor once between request and answer, neither was preempted nor blocked: then the own time is what both ran
+ * (schedstat; it leaves out stolen time with CONFIG_PARAVIRT_TIME_ACCOUNTING), and the rest is the host's. Who came more often was
+ * perhaps blocked, by a lock or a signal, so that nothing more is taken off. What a handler or a fault of the recording does, or a
+ * lock that it holds, is own time either way.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { BUCKETS = 1 << 20 }; /* of 0.1 us */
+#ifdef SYS_epoll_wait
+enum { IN_EPOLL = SYS_epoll_wait };
+#else
+enum { IN_EPOLL = SYS_epoll_pwait };
+#endif
 static uint32_t bucket[BUCKETS];
 
 static uint64_t now_ns(void)
@@ -26,18 +40,50 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Nanoseconds that the process has waited for a processor. */
-static uint64_t delay_ns(const char *pid)
+/* What a process has had of its processors: nanoseconds it ran and waited to run, and how often it came to one. */
+typedef struct {
+    unsigned long long ran, waited, times;
+} processor_t;
+
+static int open_of(const char *pid, const char *name)
 {
-    char path[64], text[128] = "";
-    snprintf(path, sizeof path, "/proc/%s/schedstat", pid);
-    FILE *file = fopen(path, "r");
-    unsigned long long ran = 0, waited = 0;
-    if (file) {
-        if (fgets(text, sizeof text, file)) sscanf(text, "%llu %llu", &ran, &waited);
-        fclose(file);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%s/%s", pid, name);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static processor_t processor_of(int fd)
+{
+    char text[128] = "";
+    processor_t had = { 0 };
+    if (pread(fd, text, sizeof text - 1, 0) <= 0 || sscanf(text, "%llu %llu %llu", &had.ran, &had.waited, &had.times) != 3) exit(1);
+    return had;
+}
+
+static int is_in_epoll(int syscall_fd)
+{
+    char text[256] = "";
+    if (pread(syscall_fd, text, sizeof text - 1, 0) <= 0) exit(1);
+    long number = text[0] >= '0' && text[0] <= '9' ? atol(text) : -1; /* else "running", or blocked in a fault: -1 */
+    return number == SYS_epoll_pwait || number == IN_EPOLL;
+}
+
+/* Waits until the server waits in epoll: what it does after an answer is over then and counted, and a request wakes it. */
+static processor_t until_in_epoll(int syscall_fd, int schedstat_fd)
+{
+    for (processor_t before = processor_of(schedstat_fd), now;; before = now) {
+        int waits = is_in_epoll(syscall_fd);
+        now = processor_of(schedstat_fd);
+        if (waits && now.times == before.times) return now; /* it has not come to a processor since */
     }
-    return waited;
+}
+
+/* How much of an answer that took so long was the server's or our own. */
+static uint64_t own_ns(uint64_t took, const processor_t *server, const processor_t *server_now, const processor_t *us, const processor_t *us_now)
+{
+    uint64_t waited = server_now->waited - server->waited + us_now->waited - us->waited;
+    uint64_t ran = server_now->ran - server->ran + us_now->ran - us->ran, own = waited < took ? took - waited : 0;
+    return server_now->times - server->times <= 1 && us_now->times - us->times <= 1 && ran < own ? ran : own;
 }
 
 static void all_of(int fd, const char *bytes, size_t count)
@@ -65,22 +111,26 @@ int main(int count, char **words)
     memset(value, 'v', (size_t)bytes);
     value[bytes] = 0;
     uint64_t end = now_ns() + strtoull(words[2], NULL, 10) * 1000000000u, sent = 0, longest = 0, longest_own = 0, slow = 0, slow_own = 0;
-    uint64_t waited = delay_ns(words[3]) + delay_ns("self"), random = 88172645463325252u;
-    for (uint64_t start; (start = now_ns()) < end; sent++) {
+    int in_call = open_of(words[3], "syscall"), server_schedstat = open_of(words[3], "schedstat"), our_schedstat = open_of("self", "schedstat");
+    uint64_t random = 88172645463325252u;
+    while (now_ns() < end) {
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
         char key[32];
         int key_bytes = snprintf(key, sizeof key, "key:%d", (int)(random % (unsigned)keys));
         int length = bytes - (int)((random >> 32) % (unsigned)(bytes / 2)); /* sizes differ, or redis writes over the old value */
         int size = snprintf(request, (size_t)bytes + 256, "*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$%d\r\n%.*s\r\n", key_bytes, key, length, length, value);
-        start = now_ns();
+        uint64_t start = now_ns();
+        processor_t server = until_in_epoll(in_call, server_schedstat), us = processor_of(our_schedstat);
+        uint64_t sent_at = now_ns();
         all_of(fd, request, (size_t)size);
         if (read(fd, answer, sizeof answer) <= 0 || answer[0] != '+') return 1;
-        uint64_t took = now_ns() - start;
+        uint64_t answered_at = now_ns(), took = answered_at - start;
         bucket[took / 100 < BUCKETS ? took / 100 : BUCKETS - 1]++;
+        sent++;
         if (took > longest) longest = took;
         if (took < 300000) continue;
-        uint64_t waited_now = delay_ns(words[3]) + delay_ns("self"), own = waited_now - waited < took ? took - (waited_now - waited) : 0;
-        waited = waited_now;
+        processor_t us_now = processor_of(our_schedstat), server_now = until_in_epoll(in_call, server_schedstat);
+        uint64_t own = sent_at - start + own_ns(answered_at - sent_at, &server, &server_now, &us, &us_now);
         slow += took > 1000000;
         slow_own += own > 1000000;
         if (own > longest_own) longest_own = own;
