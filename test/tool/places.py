@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """places.py - a profile that can be written before a program and not after it is not lost; a dump that is named is there;
-what would see more is said by the command that was used. ctest: timeout=300"""
+what would see more is said by the command that was used; who changes its user is recorded. ctest: timeout=300"""
 import os
 import re
 import shutil
@@ -39,6 +39,14 @@ def main():
             check(os.listdir(os.path.dirname(named.group(1))) == [os.path.basename(named.group(1))], "and it alone")
         finally:
             shutil.rmtree(os.path.dirname(named.group(1)), ignore_errors=True)
+
+        if os.geteuid() == 0 and shutil.which("setpriv"):
+            script = "import os\nos.setuid(65534)\nkept = [bytearray(5000) for _ in range(4000)]\n"
+            ran = bench.hakmem("run", "--record", bench.path("user.hakprof"), "--", sys.executable, "-c", script)
+            check("samples from python" in ran.stderr and ran.stderr.count("\n") == 1, "a program that changes its user: " + ran.stderr)
+            ran = bench.hakmem("run", "--record", bench.path("%p.other"), "--", "setpriv", "--reuid", "65534", "--clear-groups",
+                               sys.executable, "-c", "kept = [bytearray(5000) for _ in range(4000)]")
+            check("samples from python" in ran.stderr and ran.stderr.count("\n") == 1, "one that another user runs: " + ran.stderr)
 
         folder = bench.path("gone")
         os.mkdir(folder)

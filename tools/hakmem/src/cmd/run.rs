@@ -19,9 +19,14 @@ use crate::text::{self, Failure};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use std::ffi::{CString, OsStr, OsString};
+use std::fs::{DirEntry, Permissions};
+use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
+
+const REPORT_BYTES_MAX: u64 = 64 << 20; // the library writes some tens of KB
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum ReportKind {
@@ -239,8 +244,7 @@ fn absence_reason(obstacle: Option<String>, outcome: &Outcome) -> String {
         (Some(obstacle), _) => obstacle,
         (None, End::Signal(signal)) => format!("{} ended the program before it could", signal_name(signal)),
         (None, End::Status(_)) => {
-            "the program ended by _exit, cleared its environment, changed its user or became \
-                                   a program that cannot be preloaded"
+            "the program ended by _exit, cleared its environment or became a program that cannot be preloaded"
                 .to_owned()
         }
     }
@@ -327,6 +331,12 @@ impl ReportFolder {
         if folder.pattern().len() > options::TEXT_BYTES_MAX {
             return Err(refused("its name is too long".to_owned()));
         }
+        // What root starts may change its user (a server's workers do): it may leave files here, and neither list
+        // nor replace anybody's.
+        if unsafe { libc::geteuid() } == 0 {
+            fs::set_permissions(&folder.path, Permissions::from_mode(0o1733))
+                .map_err(|error| refused(crate::system::error_text(&error)))?;
+        }
         Ok(folder)
     }
 
@@ -341,20 +351,29 @@ impl ReportFolder {
         OsString::from_vec(pattern)
     }
 
+    /// Its files; a link that another user left in the place of one is none.
+    fn names(&self) -> impl Iterator<Item = OsString> + use<> {
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let is_plain = |entry: &DirEntry| entry.metadata().is_ok_and(|it| it.is_file() && it.nlink() == 1);
+        entries.filter(is_plain).map(|entry| entry.file_name())
+    }
+
     /// What the process `pid` reported, and what others did.
     fn take(&self, pid: u32) -> Reports {
         let own_name = format!("{pid}.json");
         let read = |name: &OsStr| {
-            fs::read(self.path.join(name)).ok().map(|text| String::from_utf8_lossy(&text).into_owned())
+            let mut text = Vec::new();
+            let file = fs::File::open(self.path.join(name)).ok()?;
+            file.take(REPORT_BYTES_MAX).read_to_end(&mut text).ok()?;
+            Some(String::from_utf8_lossy(&text).into_owned())
         };
         let is_other = |name: &OsString| {
             let number = name.as_bytes().strip_suffix(b".json").unwrap_or_default();
             !number.is_empty() && number.iter().all(u8::is_ascii_digit) && *name != OsStr::new(&own_name)
         };
-        let names = fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.file_name());
         Reports {
-            own: read(OsStr::new(&own_name)),
-            others: names.filter(is_other).filter_map(|name| read(&name)).collect(),
+            own: self.names().find(|name| *name == OsStr::new(&own_name)).and_then(|name| read(&name)),
+            others: self.names().filter(is_other).filter_map(|name| read(&name)).collect(),
         }
     }
 }
@@ -364,9 +383,8 @@ impl ReportFolder {
     /// than its end beside it. Those of its children, too, where %p keeps them apart.
     fn profiles_write(&mut self, path: &Path, outcome: &Outcome, obstacle: Option<String>) {
         let with_children = path_with_pid(path.as_os_str(), 0) != path_with_pid(path.as_os_str(), 1);
-        let names = fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.file_name());
         let (mut has_own, mut left_count) = (false, 0);
-        for name in names {
+        for name in self.names() {
             let Some((pid, reason)) = dump_name(&name) else { continue };
             if pid != outcome.pid && !with_children {
                 left_count += 1;
@@ -407,8 +425,7 @@ impl ReportFolder {
 impl ReportFolder {
     /// What was done to guarded blocks, by the program or its children: its lines, behind those of the library.
     fn misuses_say(&mut self) {
-        let names = fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.file_name());
-        for name in names.filter(|name| dump_name(name).is_some_and(|(_, reason)| reason == "guard")) {
+        for name in self.names().filter(|name| dump_name(name).is_some_and(|(_, reason)| reason == "guard")) {
             // The library's line has its name.
             self.kept.push(self.path.join(&name));
             match cmd::guard::of_dump(&self.path.join(&name)) {
