@@ -26,6 +26,8 @@
 #include <string.h>
 
 typedef void *dlopen_function(const char *file, int mode);
+typedef void *dlsym_function(void *handle, const char *name);
+typedef void *dlmopen_function(Lmid_t space, const char *file, int mode);
 
 /* libc's, and ours under the same names. */
 void __libc_free(void *);
@@ -57,6 +59,35 @@ static HAK_COLD void redirect(void) {
     if (hak_load_acquire(&is_done)) return;
     bool is_ours = hak_loaded_function("malloc") == (void *)malloc;
     if (!is_ours || hak_loaded_redirect("gnu_get_libc_version", names, sizeof names / sizeof *names)) hak_store_release(&is_done, true);
+}
+
+/* The same for who asks for one of the names by the handle of any library, whose dependencies are searched as well (ctypes' lib.free). */
+static bool names_ours(const char *name) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (names[i].name[0] == name[0] && strcmp(names[i].name, name) == 0) return true;
+    return false;
+}
+
+HAK_EXPORT void *dlsym(void *handle, const char *name) {
+    static _Atomic(dlsym_function *) known;
+    dlsym_function *next = hak_load_relaxed(&known);
+    if (!next) {
+        next = (dlsym_function *)hak_loaded_next("dlsym", (const void *)dlsym);
+        hak_store_relaxed(&known, next);
+    }
+    if (handle != RTLD_NEXT && handle != RTLD_DEFAULT && names_ours(name)) redirect();
+    return next ? next(handle, name) : NULL; /* a jump: RTLD_NEXT is behind the caller */
+}
+
+HAK_EXPORT void *dlmopen(Lmid_t space, const char *file, int mode) {
+    static _Atomic(dlmopen_function *) known;
+    dlmopen_function *next = hak_load_relaxed(&known);
+    if (!next) {
+        next = (dlmopen_function *)hak_loaded_next("dlmopen", (const void *)dlmopen);
+        hak_store_relaxed(&known, next);
+    }
+    if (space == LM_ID_BASE && ((mode & RTLD_DEEPBIND) || names_libc(file))) redirect();
+    return next ? next(space, file, mode) : NULL;
 }
 
 HAK_EXPORT void *dlopen(const char *file, int mode) {

@@ -33,7 +33,7 @@ static HAK_COLD void *out_of_memory(void) {
 }
 
 static void *large_found(struct hak_heap *heap, size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
-    size_t count = (bytes + HAK_GRANULE_BYTES - 1) >> HAK_GRANULE_SHIFT;
+    size_t count = ((bytes - 1) >> HAK_GRANULE_SHIFT) + 1;
     hak_kept_make_room(heap, count);
     hak_big_name site = hak_big_site(address, (uint32_t)((heap->stack_top - stack) >> 3), bytes);
     void *block = hak_large_take(bytes, align, site, zeroed);
@@ -81,7 +81,7 @@ void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t
     void *none = NULL;
     if (HAK_UNLIKELY(hak_owner_passes(&heap->large_ahead, bytes, &none)))
         return large_sampled(heap, bytes, align, address, stack, zeroed);
-    size_t count = (bytes + HAK_GRANULE_BYTES - 1) >> HAK_GRANULE_SHIFT;
+    size_t count = ((bytes - 1) >> HAK_GRANULE_SHIFT) + 1;
     if (count <= HAK_KEPT_SIZES && align <= HAK_GRANULE_BYTES) {
         *zeroed = false;
         void *kept = hak_kept_take(heap, count, bytes);
@@ -133,7 +133,7 @@ static HAK_COLD void *malloc_large_stolen(size_t bytes, const void *address, uin
  * calls, so that it saves no register. */
 static HAK_NOINLINE void *malloc_large(size_t bytes) {
     struct hak_heap *heap = hak_self;
-    size_t count = (bytes + HAK_GRANULE_BYTES - 1) >> HAK_GRANULE_SHIFT;
+    size_t count = ((bytes - 1) >> HAK_GRANULE_SHIFT) + 1;
     uint64_t ahead;
     bool is_sample = __builtin_add_overflow(heap->large_ahead, bytes, &ahead); /* as hak_front_large() finds it */
     if (HAK_UNLIKELY(count > HAK_KEPT_SIZES) || HAK_UNLIKELY(heap->clock_in <= HAK_VISIT_CLOCK) || HAK_UNLIKELY(is_sample))

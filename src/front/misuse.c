@@ -22,6 +22,7 @@ struct place {
 /* The large block that covers a granule whose own record is empty. */
 static bool large_before(size_t granule, struct place *place) {
     for (size_t back = granule; back-- > 0;) {
+        if (!hak_unit_ready(back / HAK_CHUNK_GRANULES)) return false; /* no records there, and no block reaches across */
         struct hak_granule *record = hak_granule_at(back);
         struct hak_heap *owner = hak_load_acquire(&record->owner);
         if (!owner) continue;

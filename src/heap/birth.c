@@ -137,10 +137,67 @@ static struct hak_heap *heap_new(void) {
     return heap;
 }
 
+/* --- heaps whose thread is gone, and said nothing ---
+ *
+ * A thread whose very first allocation comes in the last round of destructors is not told of its end. So a heap bears its thread's
+ * number, and who would make a new one asks now and then which of them are gone. A number that was given to another
+ * thread keeps the heap until that one ends. A process that shares our memory (vfork, clone) has another process number:
+ * what is born there bears none, and it asks for none. */
+
+static hak_atomic_u32 process; /* whose threads' numbers are in the heaps; 0: nobody's yet */
+static hak_atomic_u32 look_in = 64, looking; /* heaps still to be made before the next look; the epoch in which somebody is at it */
+
+void hak_heap_new_process(void) { hak_store_relaxed(&process, 0); }
+
+void hak_heap_unstamp(struct hak_heap *heap) {
+    hak_store_release(&heap->thread, hak_load_relaxed(&heap->thread) & ~(uint64_t)UINT32_MAX);
+}
+
+static bool is_our_process(void) {
+    uint32_t self = hak_os_pid(), seen = 0;
+    return hak_cas(&process, &seen, self) || seen == self;
+}
+
+static void stamp(struct hak_heap *heap) {
+    uint64_t given = (hak_load_relaxed(&heap->thread) >> 32) + 1;
+    hak_store_release(&heap->thread, given << 32 | (is_our_process() ? hak_os_tid() : 0));
+}
+
+static void put_all_back(struct hak_heap *heap);
+
+static void end_if_vanished(struct hak_heap *heap, void *context) {
+    uint64_t thread = hak_load_acquire(&heap->thread);
+    if (!(uint32_t)thread || hak_load_relaxed(&heap->epoch) != hak_load_relaxed(&hak_epoch)) return;
+    if (!hak_os_thread_is_gone((uint32_t)thread)) return;
+    /* the same gift still: nobody gave the heap up and another thread of this number got it meanwhile */
+    if (!hak_cas(&heap->thread, &thread, thread & ~(uint64_t)UINT32_MAX)) return;
+    atomic_thread_fence(memory_order_seq_cst); /* all that the thread wrote came before it went */
+    hak_store_relaxed(&heap->state, HAK_HEAP_BUSY);
+    put_all_back(heap);
+    HAK_COUNT(&heap->counters, heap_died, 1);
+    hak_heap_dead_give(heap);
+    ++*(uint32_t *)context;
+}
+
+static bool vanished_any(void) {
+    uint32_t count = hak_load_relaxed(&heap_count), left = hak_load_relaxed(&look_in), found = 0;
+    if (left > 0 && count < (uint32_t)GRANULES_MAX * PER_GRANULE) {
+        hak_store_relaxed(&look_in, left - 1);
+        return false;
+    }
+    uint32_t epoch = hak_load_relaxed(&hak_epoch), seen = hak_load_relaxed(&looking);
+    if (!is_our_process() || seen == epoch || !hak_cas(&looking, &seen, epoch)) return false;
+    hak_heap_each(end_if_vanished, &found);
+    hak_store_relaxed(&look_in, found >= count / 8 && found ? 0 : count / 4 > 64 ? count / 4 : 64);
+    hak_store_release(&looking, 0);
+    return found != 0;
+}
+
 /* A dead heap or a new one is the calling thread's. */
 static struct hak_heap *heap_begin(bool *is_new) {
     hak_fork_child((struct hak_heap *)&hak_heap_none); /* in a child the epoch moves on before anything else */
     struct hak_heap *heap = hak_heap_dead_any() ? hak_heap_dead_take() : NULL;
+    if (!heap && HAK_UNLIKELY(vanished_any())) heap = hak_heap_dead_take();
     *is_new = heap == NULL;
     if (*is_new) heap = heap_new();
     if (!heap) return NULL;
@@ -160,6 +217,7 @@ struct hak_heap *hak_heap_birth(void) {
     bool is_new;
     struct hak_heap *heap = heap_begin(&is_new);
     if (!heap) return NULL;
+    stamp(heap);
     if (!is_new) HAK_COUNT(&heap->counters, heap_adopted, 1);
     if (HAK_LIKELY(!hak_heap_on_birth || hak_heap_on_birth(heap))) return heap;
     hak_heap_give_back(heap);
@@ -192,6 +250,7 @@ static void put_all_back(struct hak_heap *heap) {
 
 static void heap_end(struct hak_heap *heap) {
     hak_self = (struct hak_heap *)&hak_heap_gone;
+    hak_heap_unstamp(heap);
     hak_heap_dead_give(heap);
 }
 

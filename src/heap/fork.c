@@ -25,8 +25,12 @@ void hak_fork_child(struct hak_heap *heap) {
         page = hak_load_acquire(hak_region.fork_page);
     }
     hak_store_release(&hak_epoch, page); /* whoever is first: the same number */
-    if (before != page) hak_os_forked();
+    if (before != page) {
+        hak_os_forked();
+        hak_heap_new_process();
+    }
     if (hak_heap_is_none(heap) || hak_load_relaxed(&heap->epoch) == page) return;
+    hak_heap_unstamp(heap); /* the thread has another number here */
     hak_store_release(&heap->epoch, page);
     heap->is_survivor = 1;
 }
@@ -46,6 +50,7 @@ void hak_fork_born(struct hak_heap *heap) {
 static HAK_COLD void heap_blank(struct hak_heap *heap, void *survivor) {
     if (heap == survivor || hak_load_relaxed(&heap->epoch) == hak_load_relaxed(&hak_epoch)) return;
     hak_store_relaxed(&heap->state, HAK_HEAP_BUSY);
+    hak_heap_unstamp(heap);
     for (unsigned c = 1; c < hak_shelf_end(heap); c++) {
         struct hak_bin *bin = hak_bin_of(heap, c);
         struct hak_shelf *shelf = hak_shelf_of(heap, c);

@@ -119,6 +119,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     uint32_t is_short;          /* 1: all that is free is being given back, because memory is short */
     struct hak_heap *left_mail; /* a dead heap that this one's thread posted to, and did not deliver */
     hak_atomic_u64 kept_ms;     /* when `kept` last went back; 0: never */
+    hak_atomic_u64 thread;      /* while LIVE: whose it is by the kernel's number; above it, how often it was given. 0 below: not known */
     /* from here on not touched by a thread that has little to do: a page less */
     uint32_t handed_due[HAK_SMALL_CLASS_MAX + 1]; /* a class stays earned if shelf[].handed is HAK_RARE_AGAIN more at its thread's end */
     HAK_ALIGNED(HAK_LINE) struct hak_middle middle[HAK_MIDDLE_CLASSES];
@@ -179,6 +180,10 @@ void hak_heap_each(void (*function)(struct hak_heap *heap, void *context), void 
 bool hak_heap_dead_any(void);
 /* Takes a heap off the list of dead ones, as BUSY; NULL when there is none free. Give it back after. */
 struct hak_heap *hak_heap_dead_take(void);
+/* Nobody is to ask any more whether its thread is still there. */
+void hak_heap_unstamp(struct hak_heap *heap);
+/* In a forked child: heaps made from here on are of another process. */
+void hak_heap_new_process(void);
 /* A BUSY heap goes to the list as DEAD. */
 void hak_heap_dead_give(struct hak_heap *heap);
 /* A heap that stayed in the list while it was BUSY becomes DEAD again; mail that came meanwhile is taken in. */

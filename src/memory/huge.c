@@ -19,7 +19,8 @@ enum { SLOW_NS = 600000, WAIT_MIN = 16, WAIT_MAX = 4096, RUNS_MAX = 2048, DENSE_
 static hak_atomic_u32 state;    /* 0 not asked yet, 1 the system has huge pages, 2 it has none */
 static hak_atomic_i64 skip;     /* halves still to pass by, after a slow one */
 static hak_atomic_u32 wait = WAIT_MIN;
-static hak_atomic_i64 run_count; /* of huge halves in a row: each is a mapping to the kernel */
+static hak_atomic_i64 half_count; /* huge halves, exactly */
+static hak_atomic_i64 run_count;  /* about how many in a row of them: each is a mapping to the kernel. Neighbours that change at once are miscounted */
 
 static bool allowed(size_t count) {
     uint32_t seen = hak_load_relaxed(&state);
@@ -48,7 +49,8 @@ static bool flag(size_t half, size_t count) {
     if (neighbours == 0 && hak_load_relaxed(&run_count) >= RUNS_MAX) return false;
     if (hak_os_huge(half_address(half), count * HAK_HALF_BYTES) != 0) return false;
     hak_add(&run_count, 1 - neighbours);
-    for (size_t i = half; i < half + count; i++) hak_or(&hak_chunk_at(i / 2)->huge, (uint8_t)(1 << i % 2));
+    for (size_t i = half; i < half + count; i++)
+        if (!(hak_or(&hak_chunk_at(i / 2)->huge, (uint8_t)(1 << i % 2)) >> i % 2 & 1)) hak_add(&half_count, 1);
     return true;
 }
 
@@ -56,6 +58,7 @@ static void unflag(size_t half, bool tell) {
     uint8_t bit = (uint8_t)(1 << half % 2);
     if (!(hak_and(&hak_chunk_at(half / 2)->huge, (uint8_t)~bit) & bit)) return;
     hak_add(&run_count, (half > 0 && is_huge(half - 1)) + is_huge(half + 1) - 1);
+    if (hak_add(&half_count, -1) == 1) hak_store_relaxed(&run_count, 0);
     if (tell) hak_os_not_huge(half_address(half), HAK_HALF_BYTES);
 }
 
@@ -134,7 +137,7 @@ void hak_huge_block(size_t granule, size_t bytes, bool is_looked_at) {
 }
 
 void hak_huge_leave(const void *start, size_t bytes) {
-    if (hak_load_relaxed(&run_count) <= 0) return;
+    if (hak_load_relaxed(&half_count) == 0) return;
     uintptr_t from = (uintptr_t)start - hak_window.base, end = from + bytes;
     for (size_t half = from / HAK_HALF_BYTES; half * HAK_HALF_BYTES < end; half++) {
         if (!is_huge(half)) continue;
@@ -147,7 +150,7 @@ void hak_huge_leave(const void *start, size_t bytes) {
 }
 
 void hak_huge_forget(size_t granule, size_t count) {
-    if (hak_load_relaxed(&run_count) <= 0) return;
+    if (hak_load_relaxed(&half_count) == 0) return;
     size_t half = (granule + HAK_HALF_GRANULES - 1) / HAK_HALF_GRANULES, end = (granule + count) / HAK_HALF_GRANULES;
     for (; half < end; half++)
         if (is_huge(half)) unflag(half, false);

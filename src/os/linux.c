@@ -91,10 +91,19 @@ int hak_os_unmap(void *address, size_t bytes) {
     return (int)HAK_SYS2(SYS_munmap, address, bytes);
 }
 
+/* MAP_FIXED unmaps what is there, and only then do kernels before 6.12 look whether so much may be committed (vm.overcommit_memory 2): a hole
+ * in what is ours. So the new mapping is made elsewhere, where a refusal harms nothing, and moved: that commits nothing more. */
+static int map_anew(void *address, size_t bytes) {
+    void *fresh = map(NULL, bytes, PROT_READ | PROT_WRITE, 0);
+    if (!fresh) return -ENOMEM;
+    if (HAK_SYS5(SYS_mremap, fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address) == (long)address) return 0;
+    HAK_SYS2(SYS_munmap, fresh, bytes);
+    return -ENOMEM;
+}
+
 int hak_os_fresh(void *address, size_t bytes) {
     FAULT(HAK_OS_FRESH, -ENOMEM);
-    void *result = map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED);
-    if (result != address) return -ENOMEM;
+    if (map_anew(address, bytes) != 0) return -ENOMEM;
     advise(address, bytes, MADV_NOHUGEPAGE); /* as its neighbours, or they do not merge */
     return 0;
 }
@@ -168,7 +177,7 @@ bool hak_os_huge_there(void) {
 /* A new mapping: where small pages once were the kernel keeps their table, and would fill it with small ones again. */
 int hak_os_huge(void *address, size_t bytes) {
     FAULT(HAK_OS_ADVISE, -ENOMEM);
-    if (map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) != address) return -ENOMEM;
+    if (map_anew(address, bytes) != 0) return -ENOMEM;
     return advise(address, bytes, MADV_HUGEPAGE);
 }
 
@@ -254,6 +263,7 @@ size_t hak_os_page_bytes(void) {
 bool hak_os_secure(void) { return getauxval(AT_SECURE) != 0; }
 unsigned hak_os_pid(void) { return (unsigned)HAK_SYS1(SYS_getpid, 0); }
 unsigned hak_os_tid(void) { return (unsigned)HAK_SYS1(SYS_gettid, 0); }
+bool hak_os_thread_is_gone(unsigned tid) { return HAK_SYS3(SYS_tgkill, hak_os_pid(), tid, 0) == -ESRCH; }
 
 void hak_os_write(int fd, const void *bytes, size_t count) {
     const char *at = bytes;

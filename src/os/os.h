@@ -85,6 +85,7 @@ struct hak_os_usage hak_os_usage(void);
 bool hak_os_secure(void);             /* AT_SECURE: the environment is not to be trusted */
 unsigned hak_os_pid(void);
 unsigned hak_os_tid(void);
+bool hak_os_thread_is_gone(unsigned tid); /* of this process; false if it cannot be known */
 void hak_os_thread_name(char name[16]); /* of the calling thread */
 
 /* --- time --- */

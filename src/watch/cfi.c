@@ -176,6 +176,7 @@ static bool common_read(struct table *table, const uint8_t *at) {
     if (kinds[0] == 0) return !bytes->is_bad;
     if (!table->is_augmented) return false;
     uint64_t count = uleb(bytes);
+    if (bytes->is_bad || count > (size_t)(bytes->end - bytes->at)) return false;
     const uint8_t *instructions = bytes->at + count;
     for (const char *kind = kinds + 1; *kind && !bytes->is_bad; kind++) {
         if (*kind == 'R') table->encoding = (unsigned)fixed(bytes, 1);
@@ -184,7 +185,7 @@ static bool common_read(struct table *table, const uint8_t *at) {
         else if (*kind == 'S') table->is_signal = true;
         else if (*kind != 'B' && *kind != 'G') break; /* the rest says nothing of where registers are */
     }
-    if (bytes->is_bad || instructions > bytes->end) return false;
+    if (bytes->is_bad) return false;
     bytes->at = instructions;
     return true;
 }

@@ -16,6 +16,8 @@
 
 #include "base/atomic.h"
 #include "os/os.h"
+#include "os/stack.h"
+#include "watch/cfi.h"
 
 #include <string.h>
 #include <sys/auxv.h>
@@ -160,16 +162,29 @@ static uint32_t row_find_or_make(const uintptr_t *pc, const uint32_t *offset, un
 
 static struct path *path_at(uint64_t key) { return &paths[key >> 40 & (PATHS - 1)]; }
 
+/* Is this what stands there? Of a stack that is not the thread's own each page is asked for: a coroutine's lies in a mapping with others',
+ * which may go at any time. */
+static bool word_is(struct hak_cfi_stack *stack, uintptr_t address, uintptr_t wanted) {
+    uintptr_t word;
+    if (HAK_LIKELY(!stack->checked)) return *(const uintptr_t *)address == wanted;
+    return hak_cfi_word(stack, address, &word) && word == wanted;
+}
+
+static struct hak_cfi_stack words_from(uintptr_t low, const struct hak_stack_bounds *bounds) {
+    return (struct hak_cfi_stack){ low, bounds->high, bounds->high == hak_os_stack_top() ? 0 : hak_cfi_page(low) };
+}
+
 static bool path_repeats(uint32_t row, const struct hak_stack_here *here, const struct hak_stack_bounds *bounds) {
     if (row == 0 || row >= __atomic_load_n(&tables->stacks.used, __ATOMIC_RELAXED) ||
         __atomic_load_n(&rows[row].sequence, __ATOMIC_ACQUIRE) != 2)
         return false;
     uint64_t first = rows[row].frame_first;
+    struct hak_cfi_stack stack = words_from(here->stack - sizeof(uintptr_t), bounds);
     for (unsigned i = 0; i < rows[row].frame_count; i++) {
         uint32_t offset = offsets[first + i];
         uintptr_t at = here->stack - sizeof(uintptr_t) + offset;
         if (at < here->stack - sizeof(uintptr_t) || at + sizeof(uintptr_t) > bounds->high) return false;
-        if (*(const uintptr_t *)at != frames[first + i]) return false;
+        if (!word_is(&stack, at, (uintptr_t)frames[first + i])) return false;
     }
     return true;
 }
@@ -273,10 +288,11 @@ uint32_t hak_stack_take(struct hak_stack_here here, struct hak_stack_bounds *bou
     call->address = found.pc[0];
     if (found.slot[0]) call->stack = found.slot[0] + sizeof(uintptr_t);
     bool repeats = bounded;
+    struct hak_cfi_stack stack = words_from(here.stack - sizeof(uintptr_t), bounds);
     for (unsigned i = 0; i < found.count; i++) {
         uintptr_t at = found.slot[i], from = here.stack - sizeof(uintptr_t);
         bool there = bounded && at >= from && at + sizeof(uintptr_t) <= bounds->high && at - from <= UINT32_MAX &&
-                     *(const uintptr_t *)at == found.pc[i];
+                     word_is(&stack, at, found.pc[i]);
         offset[i] = there ? (uint32_t)(at - from) : UINT32_MAX;
         repeats &= there;
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""deepbind.py - who looks malloc and free up in libc itself: RTLD_DEEPBIND, ctypes, PHP's extensions; and dlopen stays what it is."""
+"""deepbind.py - who looks malloc and free up in libc itself: RTLD_DEEPBIND, ctypes, dlsym of any handle, PHP's extensions; and dlopen stays what it is."""
 import os
 import sys
 
@@ -17,6 +17,18 @@ for count in range(0, 3000, 7):
     libc.free(libc.strdup(b"word" * count))
     program.free(libc.malloc(count * 50))
     libc.free(program.malloc(count * 50))
+print("fine")
+"""
+
+# A library's own handle is searched with all that it needs, so that these are libc's as well.
+HANDLE = """
+import ctypes
+math = ctypes.CDLL("libm.so.6")
+math.free.argtypes, math.free.restype = [ctypes.c_void_p], None
+math.strdup.restype = math.malloc.restype = ctypes.c_void_p
+for count in range(0, 3000, 7):
+    math.free(math.strdup(b"word" * count))
+    math.free(math.malloc(count * 50))
 print("fine")
 """
 
@@ -54,6 +66,7 @@ def main():
         suite.works(f"eight threads open it at once, {turn + 1}", lambda: [host, plugin, "8"], says=b"fine")
     suite.works("recorded", lambda: [host, plugin, "4"], says=b"fine", env={"HAKMEM_RECORD": "/dev/null", "HAKMEM_SAMPLE_BYTES": "1024"})
     suite.works("guarded", lambda: [host, plugin, "4"], says=b"fine", env={"HAKMEM_GUARD": "3"})
+    suite.works("dlmopen into the program's own space", lambda: [host, plugin, "2", "dlmopen"], says=b"fine")
     linked = os.path.join(suite.folder, "deep_linked")
     os.rename(compile_c(suite, "deep_host", ("-Wl,--no-as-needed", suite.library, "-Wl,-rpath," + os.path.dirname(suite.library))), linked)
     suite.works("linked, not preloaded", lambda: [linked, plugin, "2"], says=b"fine", preload=False)
@@ -70,6 +83,7 @@ def main():
     suite.same("dlopen searches its caller's RUNPATH", lambda: [way, middle])
 
     suite.same("ctypes asks libc for free", lambda: [need("python3"), "-c", CTYPES])
+    suite.same("ctypes asks any library's handle for free", lambda: [need("python3"), "-c", HANDLE])
     suite.same("php with its extensions", lambda: [need("php"), "-d", "memory_limit=1G", "-r", PHP])
     suite.same("php, blocks from malloc", lambda: [need("php"), "-d", "memory_limit=1G", "-r", PHP], env={"USE_ZEND_ALLOC": "0"})
     return suite.finish()

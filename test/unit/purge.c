@@ -7,6 +7,8 @@
 
 #include "unit/room.h"
 
+#include <hakmem/hakmem.h>
+
 #include "base/word.h"
 #include "memory/chunk.h"
 #include "memory/purge.h"

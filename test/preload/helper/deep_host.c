@@ -1,6 +1,6 @@
 /* deep_host.c - loads helper/deep_plugin.c so that it sees libc's functions first, and passes blocks both ways.
  *
- * Usage: deep_host PLUGIN [THREADS]. Threads open it at the same moment. Says "fine" at its end.
+ * Usage: deep_host PLUGIN [THREADS [dlmopen]]. Threads open it at the same moment. Says "fine" at its end.
  * -DOWN_MALLOC: with a malloc of its own, which counts: what libc hands out must come from it, with and without HAKMEM.
  */
 #define _GNU_SOURCE
@@ -31,6 +31,7 @@ void *realloc(void *block, size_t bytes) {
 #endif
 
 static const char *plugin;
+static int by_dlmopen;
 static pthread_barrier_t together;
 
 static void fail(const char *what) {
@@ -41,7 +42,8 @@ static void fail(const char *what) {
 static void *work(void *unused) {
     (void)unused;
     pthread_barrier_wait(&together);
-    void *library = dlopen(plugin, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+    int mode = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
+    void *library = by_dlmopen ? dlmopen(LM_ID_BASE, plugin, mode) : dlopen(plugin, mode);
     if (!library) fail(dlerror());
     void (*take)(void *) = (void (*)(void *))dlsym(library, "plugin_take");
     void *(*give)(size_t) = (void *(*)(size_t))dlsym(library, "plugin_give");
@@ -69,6 +71,7 @@ int main(int argc, char **argv) {
     pthread_t threads[64];
     if (argc < 2 || count > 64) fail("usage: deep_host PLUGIN [THREADS]");
     plugin = argv[1];
+    by_dlmopen = argc > 3;
     pthread_barrier_init(&together, NULL, count);
     for (unsigned i = 0; i < count; i++) pthread_create(&threads[i], NULL, work, NULL);
     for (unsigned i = 0; i < count; i++) pthread_join(threads[i], NULL);
