@@ -1,7 +1,8 @@
 # library.cmake - the objects of src/, and the library in its three forms.
 
 file(GLOB_RECURSE hakmem_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.c ${PROJECT_SOURCE_DIR}/src/*.cc)
-set(hakmem_shared_source ${PROJECT_SOURCE_DIR}/src/front/dlopen.c) # in libhakmem.so alone
+set(hakmem_shared_source # in libhakmem.so alone
+    ${PROJECT_SOURCE_DIR}/src/front/dlopen.c ${PROJECT_SOURCE_DIR}/src/front/jemallocx.c)
 list(REMOVE_ITEM hakmem_sources ${hakmem_shared_source})
 if(NOT hakmem_sources)
     file(WRITE ${PROJECT_BINARY_DIR}/empty.c "extern int hak_empty;\nint hak_empty;\n")
@@ -62,7 +63,7 @@ if(HAKMEM_SHARED AND NOT HAKMEM_SANITIZE)
     set(order ${PROJECT_SOURCE_DIR}/packaging/hakmem.lds)
     add_library(hakmem SHARED $<TARGET_OBJECTS:hakmem_objects> ${hakmem_shared_source})
     target_compile_options(hakmem PRIVATE ${hakmem_flags} $<$<BOOL:${HAKMEM_DEBUG}>:${hakmem_debug_flags}>)
-    target_include_directories(hakmem PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_include_directories(hakmem PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
     target_include_directories(hakmem INTERFACE
         $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
     set_target_properties(hakmem PROPERTIES

@@ -80,10 +80,10 @@ void hak_check_size(const char *function, const void *block, size_t stated) {
     bool is_outside = !found.record && !found.apart;
     if (is_outside && stated > found.bytes / 2) return; /* realloc leaves one whole down to a half */
     if (found.large || found.bytes > HAK_SLAB_BLOCK_BYTES_MAX) { /* exact to the page: realloc and hak_expand keep it so */
-        if (hak_good_size(stated) != hak_good_size(found.bytes)) hak_misuse_size(function, block, found.bytes, stated);
+        if (hak_front_good(stated) != hak_front_good(found.bytes)) hak_misuse_size(function, block, found.bytes, stated);
         return;
     }
-    size_t block_bytes = found.apart ? hak_good_size(found.bytes) : found.bytes;
+    size_t block_bytes = found.apart ? hak_front_good(found.bytes) : found.bytes;
     if (stated > block_bytes / 2) return; /* realloc leaves a block in place down to a half */
     unsigned exact = stated ? hak_class_of(stated) : 1;
     if (hak_classes[exact].block_bytes != block_bytes && hak_classes[hak_classes[exact].coarse].block_bytes != block_bytes)

@@ -5,6 +5,7 @@
 #include "memory/outside.h"
 #include "memory/purge.h"
 #include "os/os.h"
+#include "rules/options.h"
 
 #include <string.h>
 
@@ -51,11 +52,14 @@ HAK_EXPORT size_t hak_expand(void *block, size_t bytes) {
 
 HAK_EXPORT size_t hak_usable_size(const void *block) { return block ? hak_find("hak_usable_size", block).bytes : 0; }
 
-HAK_EXPORT size_t hak_good_size(size_t bytes) {
+size_t hak_front_good(size_t bytes) {
     if (bytes <= HAK_SLAB_BLOCK_BYTES_MAX) return hak_classes[bytes ? hak_class_of(bytes) : 1].block_bytes;
     size_t page = hak_os_page_bytes();
     return bytes > PTRDIFF_MAX - page ? bytes : hak_round_up(bytes, page);
 }
+
+/* A guarded block has no byte more than was asked for. */
+HAK_EXPORT size_t hak_good_size(size_t bytes) { return HAK_UNLIKELY(HAK_OPT(guard)) ? bytes : hak_front_good(bytes); }
 
 HAK_EXPORT size_t hak_collect(void) { return hak_start() ? hak_heap_collect(hak_self) : 0; }
 

@@ -87,6 +87,8 @@ struct hak_found hak_find(const char *function, const void *block);
 extern hak_atomic_u32 hak_realloc_stayed;
 
 /* Ends the program unless a live block may be one of the stated size; of the alignment and at least the size. */
+/* What a block of so many bytes has, a guarded one apart. */
+size_t hak_front_good(size_t bytes);
 void hak_check_size(const char *function, const void *block, size_t stated);
 void hak_check_aligned(const char *function, const void *block, size_t align, size_t bytes);
 

@@ -4,6 +4,7 @@
 #include "base/word.h"
 #include "memory/chunk.h"
 #include "os/os.h"
+#include "os/stack.h"
 
 #include <errno.h>
 
@@ -290,6 +291,7 @@ bool hak_region_start(size_t wanted_gb) {
         else if (hak_cas(&state, &seen, self)) break;
     }
     if (HAK_UNLIKELY(seen != nobody)) start_anew();
+    if (self >> 32 == (uint32_t)self) hak_os_stack_is_main();
     size_t limit = hak_os_address_limit();
     unsigned shift = WINDOW_SHIFT_MAX, shift_min = WINDOW_SHIFT_MIN;
     if (wanted_gb) {

@@ -1,8 +1,9 @@
 /* stack.c - see stack.h.
  *
  * The main thread's stack is where the kernel put it; the loader keeps the stack pointer of the program's entry, below
- * arguments and environment, so their lengths do not matter. Another thread's control block stands at the top of its
- * stack, where glibc and musl put it, also on stacks that the program brought (pthread_attr_setstack).
+ * arguments and environment, so their lengths do not matter. Its control block lies anywhere, near a coroutine's stack as
+ * well. Another thread's control block stands at the top of its stack, where glibc and musl put it, also on stacks that
+ * the program brought (pthread_attr_setstack).
  *
  * Rejected:  pthread_getattr_np(): it reads /proc/self/maps, with stdio, for the main thread, and allocates; the stack
  *            pointer at a thread's first allocation: not the same from run to run.
@@ -24,9 +25,14 @@ static uintptr_t thread_pointer(void) {
 #endif
 }
 
+static uintptr_t of_main;
+
+void hak_os_stack_is_main(void) { __atomic_store_n(&of_main, thread_pointer(), __ATOMIC_RELAXED); }
+
 uintptr_t hak_os_stack_top(void) {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0), thread = thread_pointer();
-    if (thread - here < STACK_BYTES_MAX) return thread; /* above us, and near: a thread that was made */
+    bool is_main = thread == __atomic_load_n(&of_main, __ATOMIC_RELAXED);
+    if (!is_main && thread - here < STACK_BYTES_MAX) return thread; /* above us, and near: a thread that was made */
     void **end = &__libc_stack_end;
     if (end && *end) return (uintptr_t)*end;
     return (uintptr_t)environ; /* musl: as good, while the number of arguments is the same */
