@@ -95,7 +95,8 @@ struct hak_stats {
     uint64_t resident_bytes;  /* of the whole process, from the kernel */
     uint64_t reserved_bytes;  /* address space set aside */
     uint64_t committed_bytes; /* of it, usable without a further system call */
-    uint64_t free_bytes;      /* resident, and free for the next allocation (an upper estimate) */
+    uint64_t free_bytes;      /* resident, and free for the next allocation (an upper estimate; not what other
+                               * threads freed and its owner has not looked at yet) */
     uint64_t returned_bytes;  /* given back to the kernel since the start */
     uint64_t retouched_bytes; /* of these, used again since (an estimate by pages) */
     uint64_t large_count, large_bytes; /* live blocks above 32 KiB */

@@ -252,8 +252,14 @@ fn libraries_check(path: &Path, headers: &Headers, findings: &mut Vec<Finding>) 
     for object in shared_objects::all_of(path, headers) {
         let (name, user) = (quote(&object.name), quote(&object.needed_by));
         if let Some(allocator) = allocator_of(&object.name) {
+            let whose = if allocator == "jemalloc" {
+                "malloc and mallocx are the library's, but mallctl is jemalloc's and speaks of what is not used"
+                    .to_owned()
+            } else {
+                format!("malloc is the library's, but calls to {allocator}'s own functions are not")
+            };
             findings.push(warning(
-                format!("{user} needs {name}: malloc is the library's, but calls to {allocator}'s own functions are not"),
+                format!("{user} needs {name}: {whose}"),
                 format!("a build without {allocator} saves its start-up and memory"),
             ));
         } else if object.path.is_none() {
