@@ -31,6 +31,9 @@ enum Mutant {
     SecondLookExchanges,
     SenderHasNoFence,
     MailPushedReleaseOnly,
+    // Heaps of threads that ended unseen.
+    NotByCas,
+    GiftsUncounted,
 }
 use Mutant::*;
 
@@ -53,8 +56,15 @@ struct Heap {
 struct World {
     heaps: [Heap; 3],
     head: AtomicUsize,
+    /// Heap 0's: the number of its thread, and above it how often the heap was given.
+    thread: AtomicUsize,
+    /// There is a thread of that number; the kernel gives it to another one later.
+    there: AtomicUsize,
     mutant: Mutant,
 }
+
+const NUMBER: usize = 7;
+const GIFT_ONE: usize = 256;
 
 impl World {
     /// The heaps of `dead` are on the list, the first one on top; the others are live.
@@ -65,7 +75,9 @@ impl World {
             mailbox: AtomicUsize::new(0),
             owned: UnsafeCell::new(0),
         };
-        let world = World { heaps: [heap(), heap(), heap()], head: AtomicUsize::new(0), mutant };
+        let (thread, there) = (AtomicUsize::new(GIFT_ONE + NUMBER), AtomicUsize::new(1));
+        let heaps = [heap(), heap(), heap()];
+        let world = World { heaps, head: AtomicUsize::new(0), thread, there, mutant };
         for &h in dead.iter().rev() {
             world.heaps[h].state.store(DEAD, Relaxed);
             world.push(h);
@@ -233,6 +245,40 @@ impl World {
         }
     }
 
+    // ---- a thread that ends unseen
+
+    fn end_unseen(&self) {
+        self.act_as_owner(0);
+        self.there.store(0, Release);
+    }
+
+    fn end_if_vanished(&self) {
+        let seen = self.thread.load(Acquire);
+        if seen % GIFT_ONE == 0 || self.there.load(Acquire) != 0 {
+            return;
+        }
+        let nobody = seen - NUMBER;
+        if self.mutant == NotByCas {
+            self.thread.store(nobody, Release);
+        } else if self.thread.compare_exchange(seen, nobody, AcqRel, Relaxed).is_err() {
+            return;
+        }
+        self.act_as_owner(0);
+        self.heaps[0].state.store(DEAD, Release);
+        self.push(0);
+    }
+
+    /// A thread to which the kernel gives the same number.
+    fn birth_with_the_number(&self) {
+        if let Some(h) = self.birth() {
+            assert!(h == 0);
+            self.there.store(1, Release);
+            let gift = if self.mutant == GiftsUncounted { 0 } else { GIFT_ONE };
+            self.thread.store(self.thread.load(Relaxed) + gift + NUMBER, Release);
+            self.act_as_owner(0);
+        }
+    }
+
     // ---- at the end
 
     /// Every heap is live, or dead and on the list once.
@@ -315,6 +361,26 @@ fn mail_for_the_dying(mutant: Mutant) {
     assert_eq!(world.heaps[0].mailbox.load(Relaxed), 0, "a mail lies in a dead heap");
 }
 
+/// A thread ends unseen; two look for such, and a third is born, with the same number.
+fn ends_unseen(mutant: Mutant) {
+    let world = World::new(&[], mutant);
+    let threads = [
+        spawn(&world, |world| world.end_if_vanished()),
+        spawn(&world, |world| {
+            world.end_if_vanished();
+            world.birth_with_the_number();
+        }),
+    ];
+    world.end_unseen();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    world.check();
+}
+
+#[test]
+fn the_heap_of_a_thread_that_ended_unseen_has_one_finder() {
+    prove("heaps: a thread ends unseen", Some(3), || ends_unseen(Right));
+}
+
 #[test]
 fn a_heap_has_one_owner_and_no_dead_heap_is_lost() {
     prove("heaps: a death, a birth, a helper", Some(3), || lives(Right));
@@ -350,4 +416,6 @@ fn mutants_are_refuted() {
     refute("heaps: the second look is a load", "lies in", || mail_for_the_dying(SecondLookIsALoad));
     refute("heaps: the sender has no fence", "lies in", || mail_for_the_dying(SenderHasNoFence));
     refute("heaps: mail is pushed without acquire", "lies in", || mail_for_the_dying(MailPushedReleaseOnly));
+    refute("heaps: the finder stores", RACE, || ends_unseen(NotByCas));
+    refute("heaps: gifts are not counted", RACE, || ends_unseen(GiftsUncounted));
 }
