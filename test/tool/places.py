@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """places.py - a profile that can be written before a program and not after it is not lost; a dump that is named is there;
-what would see more is said by the command that was used; who changes its user is recorded. ctest: timeout=300"""
+what would see more is said by the command that was used; who changes its user is recorded; who ends without
+a dump leaves what was last seen of it. ctest: timeout=300"""
+import gzip
+import json
 import os
 import re
 import shutil
@@ -17,6 +20,22 @@ int main(void) {
         free((void *)p);
     }
     return 0;
+}
+"""
+
+ENDS = r"""
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static void *kept_here(void) { return memset(malloc(5000), 1, 5000); }
+int main(int argc, char **argv) {
+    static void *kept[20000];
+    int signal = atoi(argv[argc - 1]);
+    for (int i = 0; i < 20000; i++) kept[i] = kept_here();
+    sleep(2);
+    if (signal) kill(getpid(), signal);
+    _exit(3);
 }
 """
 
@@ -60,6 +79,18 @@ def main():
             check("samples from python" in made.stderr, "a profile is made of it")
         finally:
             shutil.rmtree(os.path.dirname(dump))
+
+        # No dump comes of its end: what was last seen of it is the profile.
+        program = bench.built("ends", ENDS, "gcc", "-O0", "-g")
+        for how, status, said in [("15", -15, "SIGTERM"), ("9", -9, "SIGKILL"), ("0", 3, "_exit")]:
+            file = bench.path(f"ends{how}.hakprof")
+            ran = bench.hakmem("run", "--record", file, "--", program, how, status=status)
+            check(said in ran.stderr and "the profile is of a moment shortly before\n" in ran.stderr, "ends by " + said + ": " + ran.stderr)
+            with gzip.open(file, "rt", encoding="utf-8") as text:
+                profile = json.load(text)
+            live = profile["totals"]["live"]["bytes"]
+            check(50_000_000 < live < 200_000_000, f"what lived before is in it: {live}")
+            check(any(function["name"] == "kept_here" for function in profile["functions"]), "with its names")
 
 
 main()

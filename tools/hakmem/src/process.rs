@@ -249,6 +249,15 @@ fn handed_on_set() -> libc::sigset_t {
 impl Launch {
     /// Starts the program as a child and waits for its end.
     pub fn wait(&self) -> Result<Outcome, Failure> {
+        self.wait_beside(|_| || ()).map(|(outcome, ())| outcome)
+    }
+
+    /// The same. `begin` is told the child's number when the program runs; what it returns is called when the
+    /// program has ended, while the number is still the child's.
+    pub fn wait_beside<R, E: FnOnce() -> R>(
+        &self,
+        begin: impl FnOnce(u32) -> E,
+    ) -> Result<(Outcome, R), Failure> {
         let trouble =
             |what: &str| Failure::start(format!("{what}: {}", error_text(&io::Error::last_os_error())));
         // The child's exec closes the pipe; if it fails, the reason comes through it.
@@ -281,12 +290,15 @@ impl Launch {
             libc::sigprocmask(libc::SIG_SETMASK, &mask, ptr::null_mut());
             libc::close(pipe[1]);
         }
-        let refused = error_from_pipe(pipe[0]);
-        let outcome = child_wait(child, started);
-        match refused {
+        let begun = match error_from_pipe(pipe[0]) {
             Some(error) => Err(self.failure(&error)),
-            None => outcome,
-        }
+            None => Ok(begin(child.cast_unsigned())),
+        };
+        child_end_await(child);
+        let wall = started.elapsed();
+        let found = begun.map(|end| end());
+        let outcome = child_reap(child, wall);
+        Ok((outcome?, found?))
     }
 }
 
@@ -302,22 +314,28 @@ fn error_from_pipe(file: c_int) -> Option<io::Error> {
     (bytes > 0).then(|| io::Error::from_raw_os_error(number))
 }
 
-fn child_wait(child: c_int, started: Instant) -> Result<Outcome, Failure> {
-    let id = libc::id_t::try_from(child).unwrap_or_default();
-    let interrupted = || io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
+fn is_interrupted() -> bool {
+    io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+}
+
+/// Only looks: while the child is a zombie its number cannot name another process, so that a signal handed on in
+/// this moment goes nowhere else.
+fn child_end_await(child: c_int) {
+    let flags = libc::WEXITED | libc::WNOWAIT;
     unsafe {
-        // First only look: while the child is a zombie its number cannot name another process, so that a
-        // signal handed on in this moment goes nowhere else.
         let mut info: libc::siginfo_t = mem::zeroed();
-        while libc::waitid(libc::P_PID, id, &mut info, libc::WEXITED | libc::WNOWAIT) == -1 && interrupted() {
-        }
-        let wall = started.elapsed();
-        CHILD.store(0, Relaxed);
-        handlers_remove();
+        while libc::waitid(libc::P_PID, child.cast_unsigned(), &mut info, flags) == -1 && is_interrupted() {}
+    }
+}
+
+fn child_reap(child: c_int, wall: Duration) -> Result<Outcome, Failure> {
+    CHILD.store(0, Relaxed);
+    handlers_remove();
+    unsafe {
         let mut status = 0;
         let mut usage: libc::rusage = mem::zeroed();
         while libc::wait4(child, &mut status, 0, &mut usage) == -1 {
-            if !interrupted() {
+            if !is_interrupted() {
                 let error = io::Error::last_os_error();
                 return Err(Failure::start(format!("the program is lost: {}", error_text(&error))));
             }
@@ -334,7 +352,7 @@ fn child_wait(child: c_int, started: Instant) -> Result<Outcome, Failure> {
             fault_count: u64::try_from(usage.ru_minflt + usage.ru_majflt).unwrap_or(0),
             disk_fault_count: u64::try_from(usage.ru_majflt).unwrap_or(0),
         };
-        Ok(Outcome { pid: id, end, usage })
+        Ok(Outcome { pid: child.cast_unsigned(), end, usage })
     }
 }
 

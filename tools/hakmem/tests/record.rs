@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -158,6 +158,46 @@ fn a_process_that_becomes_another_program_leaves_its_last_moment() {
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     assert!(stderr.contains("became another program; the profile is of a moment shortly before"), "{stderr}");
     assert!(start.elapsed().as_secs() < 10 && file.is_file() && process.is_alive());
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// `hakmem run --record` of a program that records from its start, and ends by `how` after a second.
+fn recorded_until(folder: &Path, how: &str) -> (std::process::ExitStatus, String) {
+    let source = format!(
+        "#include <signal.h>\n#include <unistd.h>\nint main(void) {{ sleep(1); {how}; pause(); return 0; }}"
+    );
+    let program = common::program(folder, "ends", &source);
+    let file = folder.join("a.hakprof");
+    let mut command = hakmem(&["run", "--record", text(&file), "--", text(&program)]);
+    let output = command.env("HAKMEM_LIB", publishing()).env("STAND_IN_RECORDS", "1").output().unwrap();
+    (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_program_that_ends_without_a_dump_leaves_what_was_last_seen() {
+    let folder = folder("last-look");
+    let file = folder.join("a.hakprof");
+    for (how, signal, part) in [
+        ("kill(getpid(), SIGTERM)", Some(libc::SIGTERM), "SIGTERM ended the program before it could"),
+        ("kill(getpid(), SIGKILL)", Some(libc::SIGKILL), "SIGKILL ended the program before it could"),
+        ("_exit(3)", None, "the program ended by _exit"),
+    ] {
+        let (status, stderr) = recorded_until(&folder, how);
+        assert_eq!((status.signal(), status.code()), (signal, signal.is_none().then_some(3)), "{stderr}");
+        assert!(stderr.starts_with("hakmem: 96 samples from ends") && stderr.contains(part), "{stderr}");
+        assert!(stderr.ends_with("; the profile is of a moment shortly before\n"), "{stderr}");
+        let (_, leaks, _) = output(&mut hakmem(&["leaks", text(&file)]));
+        assert!(leaks.contains("stand_in_leak (libhakmem.so.c:"), "{leaks}");
+        fs::remove_file(&file).unwrap();
+    }
+    // Another program since, of which nothing can be seen; and one that is over before it was looked at.
+    let (_, stderr) =
+        recorded_until(&folder, "execlp(\"env\", \"env\", \"-u\", \"LD_PRELOAD\", \"true\", NULL)");
+    assert!(stderr.ends_with("shortly before it became another program\n") && file.is_file(), "{stderr}");
+    fs::remove_file(&file).unwrap();
+    let mut command = hakmem(&["run", "--record", text(&file), "--", "sh", "-c", "kill -9 $$"]);
+    let (_, _, stderr) = output(command.env("HAKMEM_LIB", publishing()).env("STAND_IN_RECORDS", "1"));
+    assert!(stderr.contains("no profile at") && !file.exists(), "{stderr}");
     fs::remove_dir_all(&folder).unwrap();
 }
 

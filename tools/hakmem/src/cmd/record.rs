@@ -16,6 +16,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 #[derive(clap::Args)]
@@ -213,6 +215,75 @@ fn watch(attached: &Attached, time: Duration, ended: &AtomicBool, was_on: bool) 
     }
     let moment = Moment::of(attached, "record").or_else(|failure| before.ok_or(failure))?;
     Ok(Watched { moment, ticks, last })
+}
+
+/// Looks at a program that records by its environment, from its start to its end; what was seen last is kept.
+/// Nothing is begun or ended by it.
+pub struct Watch {
+    end: Sender<()>,
+    looks: JoinHandle<Option<LastLook>>,
+}
+
+/// What was last seen of a program that has ended.
+pub struct LastLook {
+    moment: Moment,
+    /// It became another program since, of which nothing was seen.
+    is_former: bool,
+}
+
+impl Watch {
+    /// None: there is no thread to be had.
+    pub fn begin(pid: u32) -> Option<Watch> {
+        let (end, ended) = channel();
+        let looks = std::thread::Builder::new().spawn(move || looks(pid, &ended)).ok()?;
+        Some(Watch { end, looks })
+    }
+
+    pub fn end(self) -> Option<LastLook> {
+        drop(self.end);
+        self.looks.join().ok()?
+    }
+}
+
+impl LastLook {
+    /// Writes it as the profile, and says that it is one, and `reason`: why there is none of the end.
+    pub fn write(mut self, path: &Path, reason: &str, hint: &str) -> Result<(), Failure> {
+        self.moment.subject.root = PathBuf::from("/"); // the process has none any more
+        written(path, &self.moment.profile(&[]), hint)?;
+        let what = if self.is_former { " it became another program" } else { "" };
+        text::line_to_stderr(&format!(
+            "hakmem: no profile of its end: {reason}; the profile is of a moment shortly before{what}"
+        ));
+        Ok(())
+    }
+}
+
+/// After the first look the next comes when the program is twice as old, and at the latest after five seconds,
+/// or after twenty times as long as the look took.
+fn looks(pid: u32, ended: &Receiver<()>) -> Option<LastLook> {
+    const STEP: Duration = Duration::from_millis(100);
+    const PAUSE: Duration = Duration::from_secs(5);
+    let (mut attached, mut last): (Option<Attached>, Option<LastLook>) = (None, None);
+    let mut start = Instant::now();
+    let mut next = start;
+    while ended.recv_timeout(STEP) == Err(RecvTimeoutError::Timeout) {
+        let now = Instant::now();
+        if attached.as_ref().is_some_and(|attached| attached.state() == State::Gone) {
+            attached = None;
+            last.iter_mut().for_each(|last| last.is_former = true);
+            (start, next) = (now, now);
+        }
+        if now < next {
+            continue;
+        }
+        attached = attached.or_else(|| Attached::open(pid).ok());
+        let moment = attached.as_ref().and_then(|attached| Moment::of(attached, "record").ok());
+        if let Some(moment) = moment.filter(|moment| moment.tables.published.start_ns != 0) {
+            last = Some(LastLook { moment, is_former: false });
+        }
+        next = Instant::now() + (now - start).clamp(STEP, PAUSE).max(now.elapsed() * 20);
+    }
+    last
 }
 
 /// What the process paid, as its library counted it: until the end of the recording, if that was ours.

@@ -6,6 +6,7 @@
 
 use crate::check;
 use crate::cmd;
+use crate::cmd::record::{LastLook, Watch};
 use crate::elf::{self, File};
 use crate::library::{self, Library};
 use crate::options::{self, OptionRow};
@@ -26,6 +27,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+/// What sees more where the recording is begun here.
+const SAMPLE_BYTES: &str = "a smaller --sample-bytes sees more";
 const REPORT_BYTES_MAX: u64 = 64 << 20; // the library writes some tens of KB
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -112,7 +115,11 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
         into.push("/");
         changes.push(("HAKMEM_GUARD_DUMP".to_owned(), into));
     }
-    let outcome = launch(program.clone(), &arguments.command, &changes)?.wait()?;
+    let is_recorded = arguments.record.is_some();
+    let (outcome, last_look) = launch(program.clone(), &arguments.command, &changes)?.wait_beside(|pid| {
+        let watch = if is_recorded { Watch::begin(pid) } else { None };
+        || watch.and_then(Watch::end)
+    })?;
     if is_guarded {
         folder.misuses_say();
     }
@@ -140,7 +147,7 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
         is_full: arguments.report == Some(ReportKind::Full),
     };
     if let Some(path) = &arguments.record {
-        folder.profiles_write(path, &outcome, obstacle);
+        folder.profiles_write(path, &outcome, obstacle, last_look);
     }
     if arguments.report.is_some() {
         text::line_to_stderr(summary::summary(&run).trim_end());
@@ -381,7 +388,14 @@ impl ReportFolder {
 impl ReportFolder {
     /// The dumps of the program as profiles, its last one at `path` (%p is its number), one written for another reason
     /// than its end beside it. Those of its children, too, where %p keeps them apart.
-    fn profiles_write(&mut self, path: &Path, outcome: &Outcome, obstacle: Option<String>) {
+    /// Where its end left none, it is what was last seen of it.
+    fn profiles_write(
+        &mut self,
+        path: &Path,
+        outcome: &Outcome,
+        obstacle: Option<String>,
+        last_look: Option<LastLook>,
+    ) {
         let with_children = path_with_pid(path.as_os_str(), 0) != path_with_pid(path.as_os_str(), 1);
         let (mut has_own, mut left_count) = (false, 0);
         for name in self.names() {
@@ -396,9 +410,8 @@ impl ReportFolder {
             }
             has_own |= pid == outcome.pid && reason == "exit";
             let dump = self.path.join(&name);
-            let hint = "a smaller --sample-bytes sees more";
-            let written =
-                file::read(&dump).and_then(|profile| cmd::record::written(Path::new(&to), &profile, hint));
+            let written = file::read(&dump)
+                .and_then(|profile| cmd::record::written(Path::new(&to), &profile, SAMPLE_BYTES));
             if let Err(failure) = written {
                 self.kept.push(dump.clone());
                 text::line_to_stderr(&format!(
@@ -411,7 +424,12 @@ impl ReportFolder {
         if !has_own {
             let reason = absence_reason(obstacle, outcome);
             let path = path_with_pid(path.as_os_str(), outcome.pid);
-            text::line_to_stderr(&format!("hakmem: no profile at {}: {reason}", text::quote(&path)));
+            let line = match last_look.map(|look| look.write(&path, &reason, SAMPLE_BYTES)) {
+                Some(Ok(())) => None,
+                Some(Err(failure)) => Some(failure.line),
+                None => Some(format!("no profile at {}: {reason}", text::quote(&path))),
+            };
+            line.iter().for_each(|line| text::line_to_stderr(&format!("hakmem: {line}")));
         }
         if left_count > 0 {
             let children = text::counted(left_count, "other process", "other processes");
