@@ -55,6 +55,7 @@ The exit status is 0 if it was measured, 1 if HAKMEM itself failed in a row, 2 f
 const RECORD_EXAMPLES: &str = "Examples:
   hakmem record -p 4711 -o a.hakprof         ten seconds of a running process
   hakmem record -p 4711 --seconds 600 --rate 64K -o a.hakprof
+  hakmem record -p 4711 --stop               end a recording whose recorder was killed
   hakmem leaks a.hakprof                     what grows
   hakmem pins a.hakprof                      what keeps pages from going back
   hakmem report a.hakprof -o a.html          a page: graph of the calls, sites, timeline, what if
@@ -136,7 +137,18 @@ pub fn run() -> Result<u8, Failure> {
         Err(error) => return Err(Failure::usage(line_of(&error))),
     };
     let cli = Cli::from_arg_matches(&matches).map_err(|error| Failure::usage(line_of(&error)))?;
-    if !matches!(cli.command, Some(Commands::Run(_) | Commands::Bench(_) | Commands::Explain(_))) {
+    // Who has something to bring to its end does not die of a reader that went away.
+    let goes_on = |command: &Commands| {
+        matches!(
+            command,
+            Commands::Run(_)
+                | Commands::Bench(_)
+                | Commands::Explain(_)
+                | Commands::Record(_)
+                | Commands::Dump(_)
+        )
+    };
+    if !cli.command.as_ref().is_some_and(goes_on) {
         process::end_on_broken_pipe();
     }
     match cli.command {

@@ -64,11 +64,68 @@ fn a_recording_that_was_on_stays_on() {
     let (code, _, stderr) = output(&mut hakmem(&arguments));
     assert_eq!(code, Some(0), "{stderr}");
     assert!(
-        stderr.contains("records already; that recording does not end here; --rate 65536 is not used"),
+        stderr.contains("records already; that recording does not end here, ")
+            && stderr.contains(" --stop` ends it; --rate 65536 is not used"),
         "{stderr}"
     );
     let (_, metrics, _) = output(&mut hakmem(&["metrics", "-p", &process.pid()]));
     assert!(metrics.contains("\nhakmem_recording 1\n"), "{metrics}");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_recording_whose_recorder_was_killed_is_ended_by_stop() {
+    let folder = folder("stop");
+    let file = folder.join("a.hakprof");
+    for (variables, part) in
+        [(&[][..], "is ended; `hakmem dump"), (&["STAND_IN_DEAF"], "the request to do so is taken back\n")]
+    {
+        let process = Sleeper::with(Some(publishing()), variables);
+        let pid = process.pid();
+        let mut recorder = hakmem(&["record", "-p", &pid, "--seconds", "60", "-o", text(&file)]);
+        let mut recorder = recorder.stderr(std::process::Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        recorder.kill().unwrap();
+        recorder.wait().unwrap();
+        let (code, _, stderr) = output(&mut hakmem(&["record", "-p", &pid, "--stop"]));
+        assert!(code == Some(0) && stderr.contains(part) && stderr.lines().count() == 1, "{stderr}");
+        assert_refused(&mut hakmem(&["record", "-p", &pid, "--stop"]), 2, "there is nothing to end");
+    }
+    assert_refused(&mut hakmem(&["record", "-p", "1", "--stop", "-o", text(&file)]), 2, "--stop");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_recorder_outlives_its_readers_and_ends_by_every_signal() {
+    let folder = folder("ends-by");
+    let file = folder.join("a.hakprof");
+    let process = Sleeper::with(Some(publishing()), &[]);
+    let pid = process.pid();
+    for signal in [libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM, libc::SIGTERM] {
+        let mut recorder = hakmem(&["record", "-p", &pid, "--seconds", "60", "-o", text(&file)]);
+        let mut recorder = recorder.stderr(std::process::Stdio::piped()).spawn().unwrap();
+        drop(recorder.stderr.take());
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        unsafe { libc::kill(recorder.id().cast_signed(), libc::SIGPIPE) };
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        unsafe { libc::kill(recorder.id().cast_signed(), signal) };
+        assert_eq!(recorder.wait().unwrap().code(), Some(0), "signal {signal}");
+        fs::remove_file(&file).unwrap();
+        assert_refused(&mut hakmem(&["record", "-p", &pid, "--stop"]), 2, "there is nothing to end");
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_process_that_is_stopped_is_said_to_be() {
+    let folder = folder("stopped");
+    let file = folder.join("a.hakprof");
+    let process = Sleeper::with(Some(publishing()), &[]);
+    unsafe { libc::kill(process.0.id().cast_signed(), libc::SIGSTOP) };
+    let arguments = ["record", "-p", &process.pid(), "--seconds", "1", "-o", text(&file)];
+    let (code, _, stderr) = output(&mut hakmem(&arguments));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("is stopped, and cannot allocate; it records when it does"), "{stderr}");
     fs::remove_dir_all(&folder).unwrap();
 }
 

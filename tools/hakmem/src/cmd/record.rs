@@ -11,8 +11,9 @@ use crate::recording::convert::{self, Subject, Tick};
 use crate::recording::pages::{Census, Residence};
 use crate::recording::raw::{Published, Tables};
 use crate::recording::subject;
+use crate::system;
 use crate::text::{self, Failure};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -35,8 +36,12 @@ pub struct Arguments {
     rate: Option<u64>,
 
     /// Where to write the profile
-    #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
+    #[arg(short, long, value_name = "FILE", required_unless_present = "stop")]
+    output: Option<PathBuf>,
+
+    /// End the recording that is on, whoever began it
+    #[arg(long, conflicts_with_all = ["output", "seconds", "rate"])]
+    stop: bool,
 }
 
 #[derive(clap::Args)]
@@ -70,8 +75,9 @@ fn rate_parse(text: &str) -> Result<u64, String> {
 
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let attached = Attached::open(arguments.pid)?;
+    let Some(output) = arguments.output.as_deref() else { return stop(&attached) };
     // Before ten seconds go by for nothing.
-    Output::open(&arguments.output)?;
+    Output::open(output)?;
     let was_on = attached.state() == State::On;
     let pid = arguments.pid;
     if was_on {
@@ -79,20 +85,19 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         let wanted = arguments.rate.filter(|wanted| *wanted != rate);
         let kept = wanted.map_or(String::new(), |wanted| format!("; --rate {wanted} is not used"));
         text::line_to_stderr(&format!(
-            "hakmem: process {pid} records already; that recording does not end here{kept}"
+            "hakmem: process {pid} records already; that recording does not end here, \
+             `hakmem record -p {pid} --stop` ends it{kept}"
         ));
     }
     // Before we begin: whatever signal comes, what we began ends.
     let ended = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM] {
         let _ = signal_hook::flag::register(signal, ended.clone());
     }
     let (start_ns, start_realtime_ns) = (subject::now_ns(), subject::realtime_ns());
     let rate = arguments.rate.unwrap_or(RATE_DEFAULT);
     if !was_on && attached.start(rate)? == Taken::NotYet {
-        text::line_to_stderr(&format!(
-            "hakmem: process {pid} has not allocated for a second; it records when it does"
-        ));
+        text::line_to_stderr(&format!("hakmem: process {pid} {}; it records when it does", idle(&attached)));
     }
     let watched = watch(&attached, Duration::from_secs(arguments.seconds), &ended, was_on);
     // Also after a failure: what we began ends with us.
@@ -105,7 +110,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         ticks.clear();
     }
     moment.subject.is_attached |= !was_on;
-    written(&arguments.output, &moment.profile(&ticks), "a smaller --rate, or more --seconds, sees more")?;
+    written(output, &moment.profile(&ticks), "a smaller --rate, or more --seconds, sees more")?;
     held_line(&attached.published().unwrap_or(moment.tables.published));
     match (attached.state(), last) {
         (State::Ended, _) => text::line_to_stderr(&format!(
@@ -120,6 +125,35 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         _ => drop(stopped?),
     }
     Ok(0)
+}
+
+/// Whose recorder was killed records on until somebody ends it.
+fn stop(attached: &Attached) -> Result<u8, Failure> {
+    let pid = attached.process.pid;
+    let was_taken_back = attached.request_take_back()?;
+    let line = match attached.state() {
+        State::On => match attached.stop()? {
+            Taken::Yes => format!(
+                "the recording of process {pid} is ended; `hakmem dump -p {pid}` has what it recorded"
+            ),
+            Taken::NotYet => format!("process {pid} {}; its recording ends when it does", idle(attached)),
+        },
+        State::Off if was_taken_back => {
+            format!("process {pid} does not record yet; the request to do so is taken back")
+        }
+        _ => return Err(Failure::usage(format!("process {pid} does not record; there is nothing to end"))),
+    };
+    text::line_to_stderr(&format!("hakmem: {line}"));
+    Ok(0)
+}
+
+/// Why a process does not take what it is asked for.
+fn idle(attached: &Attached) -> &'static str {
+    let state = system::status_field(attached.process.pid, "State").ok().flatten();
+    match state.is_some_and(|state| state.starts_with(['T', 't'])) {
+        true => "is stopped, and cannot allocate",
+        false => "has not allocated for a second",
+    }
 }
 
 /// What sees more where the recording is not begun here.

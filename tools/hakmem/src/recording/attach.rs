@@ -2,7 +2,7 @@
 //!
 //! Rule: we write nothing but the control struct, and a request only where none waits. A visit of the process takes
 //!       it; a process that does not allocate takes it when it next does, and we say so instead of waiting for ever.
-//!       Who no longer wants what he asked for takes it back.
+//!       Who no longer wants what he asked for takes it back; whose sender was killed, --stop does.
 //! Rule: a recording that was on before we came stays on after us; one that we began ends with us, also when we panic.
 
 use super::locate;
@@ -132,20 +132,35 @@ impl Attached {
         if started == 0 || control.request != started || control.seen == started {
             return self.request(Command::Stop, 0);
         }
-        // Who takes it at this moment begins, finds one more request, as the numbers differ, and ends by it.
+        self.take_back(&control)
+    }
+
+    /// Who takes it at this moment does it, finds one more request, as the numbers differ, and ends by that.
+    fn take_back(&self, control: &Control) -> Result<Taken, Failure> {
         self.control_write(offset_of!(Control, command), &(Command::Stop as u32).to_le_bytes())?;
         self.control_write(offset_of!(Control, request), &control.seen.to_le_bytes())?;
         let taken = self.control_wait(PATIENCE, |control| control.request == control.seen)?;
         Ok(taken.map_or(Taken::NotYet, |_| Taken::Yes))
     }
 
+    /// Takes back what another asked for and the process did not take in a second, as its sender may be gone;
+    /// whether there was any.
+    pub fn request_take_back(&self) -> Result<bool, Failure> {
+        if self.control_wait(PATIENCE, |control| control.request == control.seen)?.is_some() {
+            return Ok(false);
+        }
+        self.take_back(&self.control()?).map(|_| true)
+    }
+
     fn request(&self, command: Command, rate_bytes: u64) -> Result<Taken, Failure> {
         // Another's request goes first.
         let before = self.control_wait(PATIENCE, |control| control.request == control.seen)?;
         let Some(before) = before else {
-            return Err(
-                self.failure("a request of another command waits there; the process has not allocated since")
-            );
+            let pid = self.process.pid;
+            return Err(self.failure(&format!(
+                "a request of another command waits there; the process has not allocated since; \
+                 `hakmem record -p {pid} --stop` takes it back"
+            )));
         };
         self.control_write(offset_of!(Control, command), &(command as u32).to_le_bytes())?;
         self.control_write(offset_of!(Control, rate_bytes), &rate_bytes.to_le_bytes())?;
