@@ -267,12 +267,14 @@ fn a_program_that_reports_nothing_is_explained() {
             output(&mut hakmem(&["run", "--record", profile.to_str().unwrap(), path.to_str().unwrap()]));
         assert!(code == Some(6) && stderr.contains("a.hakprof: it is static"), "{stderr}");
         // Without a report it is a note, since the user asked for the library and does not get it.
-        let (code, _, stderr) = output(&mut hakmem(&["run", path.to_str().unwrap()]));
-        assert_eq!(code, Some(6));
-        assert!(
-            stderr.starts_with("hakmem: note: ") && stderr.contains("runs without hakmem: it is static"),
-            "{stderr}"
-        );
+        for flags in [&["run"][..], &["run", "--guard", "1"]] {
+            let (code, _, stderr) = output(&mut hakmem(&[flags, &[path.to_str().unwrap()]].concat()));
+            assert_eq!(code, Some(6));
+            assert!(
+                stderr.starts_with("hakmem: note: ") && stderr.contains("runs without hakmem: it is static"),
+                "{stderr}"
+            );
+        }
     }
 
     let mut command = hakmem(&["run", "--report", "true"]);

@@ -87,14 +87,16 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
     }
 
     let obstacle = obstacle_to_preload(&program, &library).filter(|_| !is_linked);
-    if arguments.report.is_none() && json_path.is_none() && arguments.record.is_none() && !is_guarded {
-        if let Some(obstacle) = obstacle {
+    if arguments.report.is_none() && json_path.is_none() && arguments.record.is_none() {
+        if let Some(obstacle) = &obstacle {
             text::line_to_stderr(&format!(
                 "hakmem: note: {} runs without hakmem: {obstacle}",
                 text::quote(&program)
             ));
         }
-        return Err(launch(program, &arguments.command, &changes)?.exec());
+        if !is_guarded {
+            return Err(launch(program, &arguments.command, &changes)?.exec());
+        }
     }
 
     // Before the work is done for nothing; a child's number is not known yet, and is as long as ours.
