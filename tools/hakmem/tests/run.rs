@@ -277,6 +277,9 @@ fn a_program_that_reports_nothing_is_explained() {
         }
     }
 
+    let (code, _, stderr) = output(hakmem(&["run", "--report", "true"]).env("TMPDIR", ""));
+    assert!(code == Some(0) && stderr.contains("wall"), "an empty TMPDIR is none: {stderr}");
+
     let mut command = hakmem(&["run", "--report", "true"]);
     let (code, _, stderr) = output(command.env("STAND_IN_REPORT", "{\"cut"));
     assert_eq!(code, Some(0));

@@ -129,7 +129,7 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
     let other_count = others.len();
     let stats = match &own {
         Some(text) => Stats::parse(text).map_err(|reason| format!("what it wrote cannot be read ({reason})")),
-        None => Err(absence_reason(obstacle.clone(), &outcome)),
+        None => Err(folder.absence_reason(obstacle.clone(), &outcome)),
     };
     if let (Some(path), Some(text)) = (&wanted, &own) {
         file_write(&path_with_pid(path, outcome.pid), text);
@@ -199,7 +199,7 @@ pub fn run_reported(command: &[OsString], more: &[(&str, &str)]) -> Result<Repor
     let outcome = launch(program, command, &changes)?.wait()?;
     let report = match folder.take(outcome.pid).own {
         Some(text) => serde_json::from_str(&text).map_err(|_| "what it wrote cannot be read".to_owned()),
-        None => Err(absence_reason(obstacle, &outcome)),
+        None => Err(folder.absence_reason(obstacle, &outcome)),
     };
     Ok(Reported { outcome, report, folder })
 }
@@ -246,17 +246,6 @@ fn obstacle_to_preload(program: &Path, library: &Library) -> Option<String> {
     let Ok(File::Elf(ours)) = elf::open(&library.path) else { return None };
     check::program::preload_obstacle(&file, &headers, Some((ours.machine, ours.is_64)))
         .map(|obstacle| obstacle.what)
-}
-
-fn absence_reason(obstacle: Option<String>, outcome: &Outcome) -> String {
-    match (obstacle, outcome.end) {
-        (Some(obstacle), _) => obstacle,
-        (None, End::Signal(signal)) => format!("{} ended the program before it could", signal_name(signal)),
-        (None, End::Status(_)) => {
-            "the program ended by _exit, cleared its environment or became a program that cannot be preloaded"
-                .to_owned()
-        }
-    }
 }
 
 fn json_report(own: Option<&str>, outcome: &Outcome, other_count: usize) -> String {
@@ -316,7 +305,9 @@ struct ReportFolder {
 
 impl ReportFolder {
     fn make() -> Result<ReportFolder, Failure> {
-        let place = env::temp_dir();
+        // An empty TMPDIR is none.
+        let place = Some(env::temp_dir()).filter(|place| !place.as_os_str().is_empty());
+        let place = place.unwrap_or_else(|| PathBuf::from("/tmp"));
         let refused = |reason: String| {
             Failure::start(format!(
                 "no folder for the report can be made in {}: {reason}",
@@ -347,6 +338,37 @@ impl ReportFolder {
                 .map_err(|error| refused(crate::system::error_text(&error)))?;
         }
         Ok(folder)
+    }
+
+    /// Why the program left nothing here.
+    fn absence_reason(&self, obstacle: Option<String>, outcome: &Outcome) -> String {
+        match (obstacle, outcome.end) {
+            (Some(obstacle), _) => obstacle,
+            (None, End::Signal(signal)) => {
+                format!("{} ended the program before it could", signal_name(signal))
+            }
+            (None, End::Status(_)) if self.is_full() => {
+                let place = self.path.parent().unwrap_or(&self.path);
+                format!("the filesystem of {} is full", text::quote(place))
+            }
+            (None, End::Status(_)) => {
+                "the program ended by _exit, cleared its environment, shut itself into a \
+                                       sandbox or became a program that cannot be preloaded"
+                    .to_owned()
+            }
+        }
+    }
+
+    /// There is no room for a dump; what is left of one that was begun is gone again.
+    fn is_full(&self) -> bool {
+        const DUMP_BYTES: u64 = 1 << 20;
+        let Ok(path) = CString::new(self.path.as_os_str().as_bytes()) else { return false };
+        unsafe {
+            let mut found: libc::statvfs = std::mem::zeroed();
+            libc::statvfs(path.as_ptr(), &mut found) == 0
+                && (found.f_bavail.saturating_mul(found.f_frsize) < DUMP_BYTES
+                    || (found.f_files > 0 && found.f_favail == 0))
+        }
     }
 
     /// What HAKMEM_REPORT is to be.
@@ -424,7 +446,7 @@ impl ReportFolder {
             }
         }
         if !has_own {
-            let reason = absence_reason(obstacle, outcome);
+            let reason = self.absence_reason(obstacle, outcome);
             let path = path_with_pid(path.as_os_str(), outcome.pid);
             let line = match last_look.map(|look| look.write(&path, &reason, SAMPLE_BYTES)) {
                 Some(Ok(())) => None,
