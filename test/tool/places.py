@@ -92,5 +92,12 @@ def main():
             check(50_000_000 < live < 200_000_000, f"what lived before is in it: {live}")
             check(any(function["name"] == "kept_here" for function in profile["functions"]), "with its names")
 
+        # What it started goes on: said, and where it is to be recorded.
+        ran = bench.hakmem("run", "--record", bench.path("on.hakprof"), "--", sys.executable, "-c",
+                           "import subprocess, time\n"
+                           "for _ in range(2): subprocess.Popen(['sleep', '5'], stdout=-3, stderr=-3)\ntime.sleep(0.5)\n")
+        check("hakmem: 2 processes that it started go on, and are not in the profile; `hakmem record -p PID` records them\n"
+              in ran.stderr, "processes that outlive it are said: " + ran.stderr)
+
 
 main()

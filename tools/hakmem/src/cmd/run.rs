@@ -25,6 +25,7 @@ use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use std::{env, fs};
 
 /// What sees more where the recording is begun here.
@@ -340,6 +341,41 @@ impl ReportFolder {
         Ok(folder)
     }
 
+    /// Processes that go on, and were to write here.
+    fn outliving_say(&self) {
+        let pids = self.outliving();
+        let line = match pids.as_slice() {
+            [] => return,
+            [pid] => format!(
+                "1 process that it started goes on, and is not in the profile; \
+                 `hakmem record -p {pid}` records it"
+            ),
+            _ => format!(
+                "{} processes that it started go on, and are not in the profile; \
+                 `hakmem record -p PID` records them",
+                text::count(pids.len() as u64)
+            ),
+        };
+        text::line_to_stderr(&format!("hakmem: {line}"));
+    }
+
+    /// Those that have this folder in their environment, as far as they may be looked at in a moment.
+    fn outliving(&self) -> Vec<u32> {
+        const TIME: Duration = Duration::from_millis(200);
+        const ENVIRONMENT_BYTES: u64 = 1 << 20;
+        let until = Instant::now() + TIME;
+        let has_folder = |pid: &u32| {
+            let mut text = Vec::new();
+            let file = fs::File::open(format!("/proc/{pid}/environ"));
+            let read = file.and_then(|file| file.take(ENVIRONMENT_BYTES).read_to_end(&mut text));
+            let place = self.path.as_os_str().as_bytes();
+            read.is_ok() && text.windows(place.len()).any(|part| part == place)
+        };
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        pids.take_while(|_| Instant::now() < until).filter(has_folder).collect()
+    }
+
     /// Why the program left nothing here.
     fn absence_reason(&self, obstacle: Option<String>, outcome: &Outcome) -> String {
         match (obstacle, outcome.end) {
@@ -455,6 +491,7 @@ impl ReportFolder {
             };
             line.iter().for_each(|line| text::line_to_stderr(&format!("hakmem: {line}")));
         }
+        self.outliving_say();
         if left_count > 0 {
             let children = text::counted(left_count, "other process", "other processes");
             text::line_to_stderr(&format!(
