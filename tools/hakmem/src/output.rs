@@ -1,48 +1,60 @@
 //! output.rs - files that we write: whole or not at all.
 //!
 //! Rule: whether a file can be written is found out before the work is done. It is replaced by rename: a reader, a run that
-//!       is killed, or a full disk never leaves half a file. A device or a pipe is written to, not replaced.
+//!       is killed, or a full disk never leaves half a file. A link is followed, and what it names is replaced. What is no
+//!       regular file, and whatever stands in /dev or /proc, is written to, not replaced. `-` is standard output.
 
 use crate::system::error_text;
 use crate::text::{self, Failure};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+
+/// The name of standard input among the files to be read, and of standard output among those to be written.
+pub const STREAM: &str = "-";
 
 /// A file that will be written.
 pub struct Output {
     path: PathBuf,
-    draft: PathBuf,
-    is_replaced: bool,
+    place: Place,
+}
+
+enum Place {
+    /// A file that we have open.
+    Descriptor(RawFd),
+    /// It stays: a device, a pipe.
+    Direct(PathBuf),
+    Replaced {
+        target: PathBuf,
+        draft: PathBuf,
+    },
 }
 
 impl Output {
     pub fn open(path: &Path) -> Result<Output, Failure> {
-        let metadata = fs::metadata(path);
-        if metadata.as_ref().is_ok_and(fs::Metadata::is_dir) {
-            return Err(failure(path, "it is a directory"));
-        }
-        let is_replaced = metadata.as_ref().map_or(true, fs::Metadata::is_file);
-        let Some(name) = path.file_name() else { return Err(failure(path, "it is no name of a file")) };
-        let mut draft = OsString::from(".");
-        draft.push(name);
-        draft.push(format!(".{}", std::process::id()));
-        let output = Output { path: path.to_owned(), draft: path.with_file_name(draft), is_replaced };
-        if is_replaced {
-            output.draft_make().map_err(|error| failure(path, &error_text(&error)))?;
-            let _ = fs::remove_file(&output.draft);
-        }
+        let place = place_of(path).map_err(|error| failure(path, &error_text(&error)))?;
+        let output = Output { path: path.to_owned(), place };
+        output.check().map_err(|reason| failure(path, &reason))?;
         Ok(output)
     }
 
     /// An output that would take the place of what it is made of is a mistake.
     pub fn open_beside(path: &Path, inputs: &[PathBuf]) -> Result<Output, Failure> {
-        match inputs.iter().find(|input| is_same(path, input)) {
+        let place = if path == STREAM { Path::new("/proc/self/fd/1") } else { path };
+        let is_file = fs::metadata(place).is_ok_and(|found| found.is_file());
+        match inputs.iter().find(|input| is_file && is_same(place, input)) {
             Some(_) => Err(failure(path, "it is what is read")),
             None => Output::open(path),
         }
+    }
+
+    /// Written anew each time; anything else takes one writing.
+    pub fn is_replaced(&self) -> bool {
+        matches!(self.place, Place::Replaced { .. })
     }
 
     pub fn write(&self, content: &[u8]) -> Result<(), Failure> {
@@ -51,26 +63,123 @@ impl Output {
 
     /// What `fill` writes becomes the file if it returns no error.
     pub fn write_by<T>(&self, fill: impl FnOnce(fs::File) -> io::Result<T>) -> Result<T, Failure> {
-        let written = match self.is_replaced {
-            true => self.draft_make().and_then(fill).and_then(|value| {
-                fs::rename(&self.draft, &self.path)?;
-                Ok(value)
-            }),
-            false => fs::OpenOptions::new().write(true).open(&self.path).and_then(fill),
-        };
-        written.map_err(|error| {
-            if self.is_replaced {
-                let _ = fs::remove_file(&self.draft);
+        let written = match &self.place {
+            Place::Descriptor(descriptor) => descriptor_copy(*descriptor).and_then(fill),
+            Place::Direct(path) => {
+                fs::OpenOptions::new().write(true).truncate(true).open(path).and_then(fill)
             }
-            failure(&self.path, &error_text(&error))
-        })
+            Place::Replaced { target, draft } => draft_make(target, draft)
+                .and_then(fill)
+                .and_then(|value| fs::rename(draft, target).map(|()| value))
+                .inspect_err(|_| drop(fs::remove_file(draft))),
+        };
+        written.map_err(|error| failure(&self.path, &error_text(&error)))
     }
 
-    /// A new one: what somebody else put there is not followed.
-    fn draft_make(&self) -> io::Result<fs::File> {
-        let _ = fs::remove_file(&self.draft);
-        fs::OpenOptions::new().write(true).create_new(true).open(&self.draft)
+    fn check(&self) -> Result<(), String> {
+        let of_system = |error: io::Error| error_text(&error);
+        match &self.place {
+            Place::Descriptor(descriptor) => descriptor_copy(*descriptor).map(drop).map_err(of_system),
+            Place::Direct(path) if fs::metadata(path).map_err(of_system)?.is_dir() => {
+                Err("it is a directory".to_owned())
+            }
+            Place::Direct(_) => Ok(()),
+            Place::Replaced { target, draft } => {
+                draft_make(target, draft).map_err(of_system)?;
+                let _ = fs::remove_file(draft);
+                Ok(())
+            }
+        }
     }
+}
+
+fn place_of(path: &Path) -> io::Result<Place> {
+    const LINKS_MAX: usize = 40; // the kernel's own bound
+    if path == STREAM {
+        return Ok(Place::Descriptor(1));
+    }
+    let (mut at, mut is_special) = (path.to_owned(), false);
+    for _ in 0..LINKS_MAX {
+        // "a/" and "a/.." name folders.
+        let Some(name) = at.file_name().filter(|name| at.as_os_str().as_bytes().ends_with(name.as_bytes()))
+        else {
+            return Ok(Place::Direct(at));
+        };
+        let folder = at.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = match fs::canonicalize(folder) {
+            Err(_) if is_special => return Ok(Place::Direct(path.to_owned())),
+            folder => folder?,
+        };
+        if let Some(descriptor) = own_descriptor(&folder, name) {
+            return Ok(Place::Descriptor(descriptor));
+        }
+        is_special |= is_system(&folder);
+        let target = folder.join(name);
+        match fs::read_link(&target) {
+            Ok(next) => at = folder.join(next),
+            Err(_) if is_special || fs::metadata(&target).is_ok_and(|found| !found.is_file()) => {
+                return Ok(Place::Direct(path.to_owned()));
+            }
+            Err(_) => {
+                let draft = folder.join(draft_name(name));
+                return Ok(Place::Replaced { target, draft });
+            }
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
+}
+
+/// What stands there is the kernel's or the machine's, and no file of ours takes its place.
+fn is_system(folder: &Path) -> bool {
+    (folder.starts_with("/dev") && !folder.starts_with("/dev/shm")) || folder.starts_with("/proc")
+}
+
+/// A name in /proc/self/fd, by which /dev/stdout and /dev/fd go, too.
+fn own_descriptor(folder: &Path, name: &OsStr) -> Option<RawFd> {
+    let own = format!("/proc/{}/fd", std::process::id());
+    (folder == Path::new(&own)).then(|| name.to_str()?.parse().ok()).flatten()
+}
+
+/// Opened anew a file would be written from its start; a copy goes on where the shell's `>>` left off.
+fn descriptor_copy(descriptor: RawFd) -> io::Result<fs::File> {
+    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+    if flags == -1 || flags & libc::O_ACCMODE == libc::O_RDONLY {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    borrowed.try_clone_to_owned().map(fs::File::from)
+}
+
+/// Beside the file; no longer than a name may be.
+fn draft_name(name: &OsStr) -> OsString {
+    const NAME_BYTES_MAX: usize = 100;
+    let name = name.as_bytes();
+    let begin = &name[..name.len().min(NAME_BYTES_MAX)];
+    let pid = std::process::id().to_string();
+    OsString::from_vec([b".", begin, b".", pid.as_bytes()].concat())
+}
+
+/// A new one: what somebody else put there is not followed. It has the mode of the file that it will replace, and its
+/// owner where that is allowed; nobody can read more of it meanwhile.
+fn draft_make(target: &Path, draft: &Path) -> io::Result<fs::File> {
+    let _ = fs::remove_file(draft);
+    let before = fs::metadata(target).ok();
+    let mut options = fs::OpenOptions::new();
+    let file = options
+        .write(true)
+        .create_new(true)
+        .mode(if before.is_some() { 0o600 } else { 0o666 })
+        .open(draft)?;
+    if let Some(before) = before {
+        let made = file.metadata()?;
+        if (made.uid(), made.gid()) != (before.uid(), before.gid())
+            && fchown(&file, Some(before.uid()), Some(before.gid())).is_err()
+        {
+            let _ = fchown(&file, None, Some(before.gid()));
+        }
+        file.set_permissions(fs::Permissions::from_mode(before.mode() & 0o777))?;
+    }
+    Ok(file)
 }
 
 /// Two names of one file.
@@ -80,6 +189,9 @@ pub fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 fn failure(path: &Path, reason: &str) -> Failure {
+    if path == STREAM {
+        return Failure::usage(format!("standard output: {reason}"));
+    }
     Failure::usage(format!("{} cannot be written: {reason}", text::quote(path)))
 }
 
@@ -108,5 +220,51 @@ mod tests {
         assert!(Output::open(&folder).is_err() && Output::open(&folder.join("no/a")).is_err());
         assert!(Output::open(Path::new("/dev/full")).ok().unwrap().write(b"x").is_err());
         fs::remove_dir_all(&folder).unwrap();
+    }
+    #[test]
+    fn a_link_is_followed_and_a_file_keeps_its_mode() {
+        let folder = std::env::temp_dir().join(format!("hakmem-link-{}", std::process::id()));
+        fs::create_dir_all(folder.join("in")).unwrap();
+        let (target, link, fresh) = (folder.join("in/a"), folder.join("l"), folder.join("f"));
+        fs::write(&target, "old").unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).unwrap();
+        for (to, at) in [("in/a", &link), ("in/b", &fresh), ("loop", &folder.join("loop"))] {
+            std::os::unix::fs::symlink(to, at).unwrap();
+        }
+        Output::open(&link).unwrap().write(b"new").unwrap();
+        Output::open(&fresh).unwrap().write(b"new").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(fs::symlink_metadata(&fresh).unwrap().is_symlink());
+        assert_eq!(fs::read(&target).unwrap(), b"new");
+        assert_eq!(fs::read(folder.join("in/b")).unwrap(), b"new");
+        assert_eq!(fs::metadata(&target).unwrap().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_dir(folder.join("in")).unwrap().count(), 2);
+        assert!(Output::open(&folder.join("loop")).is_err());
+        let long = folder.join("n".repeat(255));
+        Output::open(&long).unwrap().write(b"x").unwrap();
+        assert_eq!(fs::metadata(&long).unwrap().len(), 1);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_stands_in_dev_and_proc_is_never_replaced() {
+        for path in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", STREAM] {
+            assert!(matches!(place_of(Path::new(path)), Ok(Place::Descriptor(1))), "{path}");
+        }
+        for path in ["/dev/null", "/dev/no", "/proc/1/fd/1", "/proc/no"] {
+            let place = place_of(Path::new(path));
+            assert!(matches!(place, Ok(Place::Direct(_)) | Err(_)), "{path}");
+        }
+        assert!(Output::open(Path::new("/proc/no")).is_err() && Output::open(Path::new("/dev/no")).is_err());
+        assert!(is_system(Path::new("/dev/pts")) && !is_system(Path::new("/dev/shm/x")));
+        assert!(!is_system(Path::new("/development")));
+        // At the place where the descriptor stands, whatever is there already.
+        let path = std::env::temp_dir().join(format!("hakmem-descriptor-{}", std::process::id()));
+        let mut file = fs::File::create(&path).unwrap();
+        file.write_all(b"before ").unwrap();
+        let name = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        Output::open(Path::new(&name)).unwrap().write(b"after").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"before after");
+        fs::remove_file(&path).unwrap();
     }
 }

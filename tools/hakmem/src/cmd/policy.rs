@@ -1,6 +1,6 @@
 //! `hakmem policy`: files of what programs have taught the allocator (docs/policy.md), shown and merged.
 
-use crate::output::is_same;
+use crate::output::{Output, STREAM, is_same};
 use crate::policy::{self, Policy, file, merge, words};
 use crate::system::error_text;
 use crate::text::{self, Failure};
@@ -47,7 +47,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         }
         Command::Merge { files, output } => {
             // What the shell wrote to, too: `*.policy > all.policy` has all.policy among its inputs the next time.
-            let out = output.as_deref().unwrap_or(Path::new("/proc/self/fd/1"));
+            let output = output.as_deref().filter(|path| *path != STREAM);
+            let out = output.unwrap_or(Path::new("/proc/self/fd/1"));
             if let Some(input) = files.iter().find(|input| is_same(out, input)) {
                 return Err(Failure::usage(format!(
                     "{} is merged, and cannot be the output",
@@ -76,6 +77,10 @@ fn write(path: &Path, content: &str) -> Result<(), Failure> {
     };
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file() && !found.is_symlink()) {
         return Err(refused("it is no regular file".to_owned()));
+    }
+    // A link in /dev names what we have open: that is written to.
+    if let Some(stream) = Output::open(path).ok().filter(|output| !output.is_replaced()) {
+        return stream.write(content.as_bytes()).map_err(|failure| Failure { status: 1, ..failure });
     }
     let name = path.file_name().ok_or_else(|| refused("it is no name of a file".to_owned()))?;
     let draft = path.with_file_name(format!("{}.{}.new", name.to_string_lossy(), std::process::id()));

@@ -21,16 +21,10 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let profile = file::read(&arguments.file)?;
-    let output = match arguments.output.as_os_str() == "-" {
-        true => None,
-        false => Some(Output::open_beside(&arguments.output, std::slice::from_ref(&arguments.file))?),
-    };
+    let output = Output::open_beside(&arguments.output, std::slice::from_ref(&arguments.file))?;
     let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
     let packed = encoder.write_all(&pprof::encoded(&profile)).and_then(|()| encoder.finish());
     let packed = packed.map_err(|error| text::output_failure(&error))?;
-    match output {
-        Some(output) => output.write(&packed)?,
-        None => std::io::stdout().lock().write_all(&packed).map_err(|error| text::output_failure(&error))?,
-    }
+    output.write(&packed)?;
     Ok(0)
 }

@@ -6,7 +6,7 @@
 
 use super::bounds;
 use super::model::Profile;
-use crate::output::Output;
+use crate::output::{Output, STREAM};
 use crate::recording::dump;
 use crate::system::error_text;
 use crate::text::{self, Failure};
@@ -15,6 +15,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 /// A recording of a program with a hundred thousand stacks takes 10 MB, 150 decompressed.
@@ -22,9 +23,9 @@ pub const FILE_BYTES_MAX: u64 = 256 << 20;
 const TEXT_BYTES_MAX: u64 = 256 << 20;
 
 pub fn read(path: &Path) -> Result<Profile, Failure> {
-    let shown = text::quote(path);
+    let shown = if path == STREAM { "standard input".to_owned() } else { text::quote(path) };
     let refused = |reason: String| Failure::usage(format!("{shown}: {reason}"));
-    let file = fs::File::open(path).map_err(|error| refused(error_text(&error)))?;
+    let file = file_open(path).map_err(|error| refused(error_text(&error)))?;
     let metadata = file.metadata().map_err(|error| refused(error_text(&error)))?;
     if metadata.is_dir() {
         return Err(refused("is a folder".to_owned()));
@@ -43,6 +44,14 @@ pub fn read(path: &Path) -> Result<Profile, Failure> {
     let mut profile = dump::profile(&content).map_err(refused)?;
     names_clean(&mut profile);
     Ok(profile)
+}
+
+/// A file to be read; `-` is standard input.
+pub fn file_open(path: &Path) -> io::Result<fs::File> {
+    match path == STREAM {
+        true => io::stdin().as_fd().try_clone_to_owned().map(fs::File::from),
+        false => fs::File::open(path),
+    }
 }
 
 /// Any stream of a profile; what is wrong with it is said without its name.

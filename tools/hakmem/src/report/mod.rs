@@ -9,7 +9,7 @@
 //! Rejected:  d3-flame-graph: an element per frame, 10,000 stacks take it seconds; no measures to switch between; d3 is
 //!            four times the size of all that is here. A canvas: nothing in it can be focused, found or read aloud.
 
-use crate::output::Output;
+use crate::output::{Output, STREAM};
 use crate::profile::model::Profile;
 use crate::text::Failure;
 use minijinja::Environment;
@@ -46,17 +46,22 @@ pub struct Arguments {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// The page to write; without it beside FILE, ending in .html
+    /// The page to write; - is standard output; without it beside FILE, ending in .html
     #[arg(short, long, value_name = "PAGE")]
     output: Option<PathBuf>,
 }
 
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let profile = crate::profile::file::read(&arguments.file)?;
-    let path = arguments.output.clone().unwrap_or_else(|| arguments.file.with_extension("html"));
+    let path = arguments.output.clone().unwrap_or_else(|| match arguments.file.as_path() == STREAM {
+        true => PathBuf::from(STREAM),
+        false => arguments.file.with_extension("html"),
+    });
     let output = Output::open_beside(&path, std::slice::from_ref(&arguments.file))?;
     output.write(page(&profile).as_bytes())?;
-    println!("{}", path.display());
+    if output.is_replaced() {
+        println!("{}", path.display());
+    }
     Ok(0)
 }
 
