@@ -55,7 +55,7 @@ pub fn huge_page_setting() -> Option<String> {
 
 /// The libraries that the loader puts into every program.
 pub fn system_preloads() -> Vec<String> {
-    let text = fs::read_to_string("/etc/ld.so.preload").unwrap_or_default();
+    let text = text_read("/etc/ld.so.preload").unwrap_or_default();
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
     lines.flat_map(preloads_split).collect()
 }
@@ -66,14 +66,19 @@ pub fn preloads_split(value: &str) -> Vec<String> {
 }
 
 fn trimmed(path: &str) -> Option<String> {
-    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+    text_read(path).ok().map(|text| text.trim().to_owned())
+}
+
+/// Names of programs and of files stand in what the kernel says, and may be any bytes: it cuts them, too.
+pub fn text_read(path: impl AsRef<Path>) -> io::Result<String> {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 // --- limits -------------------------------------------------------------------------------------
 
 /// The smallest memory limit of the control groups around a process, and the file that says so.
 pub fn group_memory_max(process: &str) -> Option<(u64, PathBuf)> {
-    let text = fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
+    let text = text_read(format!("/proc/{process}/cgroup")).ok()?;
     let mut smallest: Option<(u64, PathBuf)> = None;
     for line in text.lines() {
         let mut fields = line.splitn(3, ':');
@@ -86,7 +91,7 @@ pub fn group_memory_max(process: &str) -> Option<(u64, PathBuf)> {
         let relative = Path::new(group.trim_start_matches('/'));
         for ancestor in relative.ancestors() {
             let path = Path::new(root).join(ancestor).join(file);
-            let Ok(text) = fs::read_to_string(&path) else { continue };
+            let Ok(text) = text_read(&path) else { continue };
             // "max", and the old interface's number of pages beyond counting, are no limit.
             let Some(limit) = text.trim().parse().ok().filter(|limit| *limit < 1 << 60) else { continue };
             if smallest.as_ref().is_none_or(|(least, _)| limit < *least) {
@@ -99,7 +104,7 @@ pub fn group_memory_max(process: &str) -> Option<(u64, PathBuf)> {
 
 /// A soft limit of a process ("self" or its number) by its name in /proc/PID/limits; None if there is none.
 pub fn limit(process: &str, name: &str) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{process}/limits")).ok()?;
+    let text = text_read(format!("/proc/{process}/limits")).ok()?;
     limit_find(&text, name)
 }
 
@@ -147,7 +152,7 @@ pub fn environment(pid: u32) -> io::Result<Vec<(String, String)>> {
 
 /// A field of /proc/PID/status.
 pub fn status_field(pid: u32, name: &str) -> io::Result<Option<String>> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let text = text_read(format!("/proc/{pid}/status"))?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     Ok(line.map(|value| value.trim().to_owned()))
 }

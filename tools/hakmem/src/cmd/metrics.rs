@@ -149,7 +149,7 @@ fn metrics(attached: &Attached) -> Result<String, Failure> {
 fn page(tables: &Tables, census: &Census, pid: u32) -> String {
     let published = &tables.published;
     let mut page = Page::default();
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let name = system::text_read(format!("/proc/{pid}/comm")).unwrap_or_default();
     page.head("info", "gauge", "The library and the program");
     let version = raw::text_of(&published.library_version);
     let _ = writeln!(

@@ -51,7 +51,7 @@ pub fn of_process(process: &Process, published: &Published, reason: &str) -> Res
 }
 
 fn program_of(pid: u32) -> Program {
-    let text = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let text = |name: &str| system::text_read(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let path = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let path = path.to_string_lossy().trim_end_matches(" (deleted)").to_owned();
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
