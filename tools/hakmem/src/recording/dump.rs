@@ -79,10 +79,15 @@ fn opened(content: &[u8]) -> Result<Opened<'_>, String> {
 
 impl Opened<'_> {
     fn refused(&self, reason: &str) -> String {
-        match self.dump.is_whole {
-            true => format!("is damaged: {reason}"),
-            false => "is cut short".to_owned(),
+        match self.whole() {
+            Ok(()) => format!("is damaged: {reason}"),
+            Err(cut) => cut,
         }
+    }
+
+    /// What is missing at the end reads as nothing, and would be counted as nothing.
+    fn whole(&self) -> Result<(), String> {
+        if self.dump.is_whole { Ok(()) } else { Err("is cut short".to_owned()) }
     }
 }
 
@@ -90,6 +95,7 @@ impl Opened<'_> {
 pub fn profile(content: &[u8]) -> Result<Profile, String> {
     let opened = opened(content)?;
     let tables = Tables::read(&opened.dump, opened.address).map_err(|reason| opened.refused(&reason))?;
+    opened.whole()?;
     let census = Census::take(&opened.dump, &tables.published, &tables.classes, &Residence::AsReturned);
     let profile = convert::profile(&tables, &opened.subject, &census, &[]);
     profile.check()?;
@@ -100,6 +106,9 @@ pub fn profile(content: &[u8]) -> Result<Profile, String> {
 pub fn guards(content: &[u8]) -> Result<Vec<Misuse>, String> {
     let opened = opened(content)?;
     let found = raw::guards_read(&opened.dump, opened.address).map_err(|reason| opened.refused(&reason))?;
+    if found.is_empty() {
+        opened.whole()?;
+    }
     Ok(guards::named(&found, &opened.subject))
 }
 
@@ -242,6 +251,21 @@ mod tests {
         bytes[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
         assert!(profile(&[MAGIC.to_vec(), bytes].concat()).is_err());
         assert!(profile(b"HAKMEM DUMP 2\n\n\0").err().unwrap().contains("another version"));
+    }
+
+    #[test]
+    fn nothing_found_in_half_a_dump_is_not_nothing() {
+        let published = vec![0; size_of::<raw::Published>()];
+        let tables = [
+            MAGIC.to_vec(),
+            section("about", KIND_TEXT, 0, b"reason guard\npublished 0x5000\n"),
+            section("published", KIND_MEMORY, 0x5000, &published),
+        ]
+        .concat();
+        let whole = [&tables[..], &section("end", KIND_TEXT, 0, b"")].concat();
+        let (whole, cut) = (opened(&whole).ok().unwrap(), opened(&tables).ok().unwrap());
+        assert_eq!((whole.whole(), cut.whole()), (Ok(()), Err("is cut short".to_owned())));
+        assert_eq!(cut.refused("x"), "is cut short");
     }
 
     #[test]
