@@ -204,22 +204,28 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         None => measure(arguments, &suite::select(&all, &arguments.asked())?)?,
     };
     let comparison = before.map(|before| compare::compare(&before, &results));
-    if let Some(page) = page {
-        save::kept(page.write(html::page(&results, comparison.as_ref()).as_bytes()))?;
-    }
-    if let (Some(record), false) = (record, interrupted) {
-        save::kept(record.write(&results))?;
-    }
-    process::end_on_broken_pipe();
-    let stdout = io::stdout();
-    let colours = colours_welcome(&stdout);
-    let mut page = table::text(&results, table::width(), colours);
-    page += &isolate::text(&results, table::width(), colours);
-    if let Some(comparison) = comparison {
-        page += &format!("\n{}", compare::text(&comparison));
-    }
-    stdout.lock().write_all(page.as_bytes()).map_err(|error| text::output_failure(&error))?;
+    // What was measured is shown whatever becomes of the files.
+    let shown = table_print(&results, comparison.as_ref());
+    let page = page.map(|page| page.write(html::page(&results, comparison.as_ref()).as_bytes()));
+    let record = record.filter(|_| !interrupted).map(|record| record.write(&results));
+    shown?;
+    [page, record].into_iter().flatten().try_for_each(save::kept)?;
     Ok(if interrupted { interrupt::STATUS } else { status(&results) })
+}
+
+fn table_print(results: &Results, comparison: Option<&compare::Comparison>) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    let colours = colours_welcome(&stdout);
+    let mut page = table::text(results, table::width(), colours);
+    page += &isolate::text(results, table::width(), colours);
+    if let Some(comparison) = comparison {
+        page += &format!("\n{}", compare::text(comparison));
+    }
+    let printed = stdout.write_all(page.as_bytes()).and_then(|()| stdout.flush());
+    match printed {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()), // who reads has seen enough
+        printed => printed.map_err(|error| text::output_failure(&error)),
+    }
 }
 
 fn status(results: &Results) -> u8 {
