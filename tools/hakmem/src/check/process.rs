@@ -1,6 +1,7 @@
 //! process.rs - whether a running process has the library, and what stands in its way there.
 
 use super::{Finding, allocator_of, environment_check, note, ok, sanitizer_of, serious, warning};
+use crate::recording::locate::published_address;
 use crate::recording::memory::Process;
 use crate::text::Failure;
 use crate::{elf, library, system};
@@ -40,6 +41,10 @@ pub fn check(pid: u32, findings: &mut Vec<Finding>) -> Result<(), Failure> {
                     "restart it to use the new one",
                 ));
             }
+        }
+        // Under another name.
+        None if !linked && published_address(&Process { pid }).is_ok() => {
+            findings.push(ok(format!("process {pid} has the library, in a file of another name")));
         }
         None if linked => findings.push(ok(format!("process {pid} is linked with hakmem"))),
         None => {
