@@ -25,7 +25,13 @@
 #define HAKMEM_API
 #endif
 
+/* hak_site_stats and hak_learn_stats are a struct and a function each. C++ writes `struct hak_learn_stats` for the type, and
+ * its compilers would warn that the function hides it. */
 #ifdef __cplusplus
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#endif
 extern "C" {
 #endif
 
@@ -34,9 +40,15 @@ HAKMEM_API const char *hak_version(void);
 
 /* --- allocation that knows more ------------------------------------------------------------- */
 
-/* A call site: any number but 0 that names a place of the program. HAK_SITE is one per expansion. */
+/* A call site: any number but 0 that names a place of the program. HAK_SITE is one per expansion; it stands inside a
+ * function. */
 typedef uintptr_t hak_site_t;
-#define HAK_SITE (__extension__({ static const char hak_site_here = 0; (hak_site_t)&hak_site_here; }))
+#ifdef __cplusplus
+#define HAK_SITE_OF(address) reinterpret_cast<hak_site_t>(address)
+#else
+#define HAK_SITE_OF(address) ((hak_site_t)(address))
+#endif
+#define HAK_SITE (__extension__({ static const char hak_site_here = 0; HAK_SITE_OF(&hak_site_here); }))
 
 /* As malloc(size), counted for `site` (0: not counted). At most 4,096 sites are counted; what further
  * sites allocate is served all the same and counted together as site 0. */
@@ -173,5 +185,8 @@ HAKMEM_API size_t hak_option_get(const char *name, char *text, size_t bytes);
 
 #ifdef __cplusplus
 }
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
 #endif
 #endif
