@@ -59,7 +59,7 @@ docs: ## docs/options.md and docs/counters.md from their tables
 	python3 scripts/gen_docs.py
 
 install: product ## into PREFIX (/usr/local), or below DESTDIR
-	cmake --install $(BUILD) --prefix $(PREFIX)
+	cmake --install $(BUILD) --prefix "$(PREFIX)"
 	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || echo "run ldconfig as root, so that the loader finds libhakmem.so in $(PREFIX)/lib"
 
 deb: ## Debian packages, into build/deb
