@@ -135,12 +135,25 @@ fn mappings_parse(text: &[u8]) -> Vec<Mapping> {
             Some(name) => (name, true),
             None => (name, false),
         };
-        let path = PathBuf::from(OsString::from_vec(name.to_vec()));
+        let path = PathBuf::from(OsString::from_vec(name_decode(name)));
         if mappings.iter().all(|mapping| mapping.path != path) {
             mappings.push(Mapping { path, is_deleted });
         }
     }
     mappings
+}
+
+/// A name in /proc/PID/maps: the kernel writes a line's end as \012, and everything else as it is.
+pub fn name_decode(name: &[u8]) -> Vec<u8> {
+    const LINE_END: &[u8] = b"\\012";
+    let mut decoded = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some((first, after)) = rest.split_first() {
+        let found = rest.strip_prefix(LINE_END);
+        decoded.push(if found.is_some() { b'\n' } else { *first });
+        rest = found.unwrap_or(after);
+    }
+    decoded
 }
 
 /// The environment that a process was started with.
@@ -260,6 +273,18 @@ mod tests {
         let mappings = mappings_parse(text);
         let seen: Vec<_> = mappings.iter().map(|m| (m.path.to_str().unwrap(), m.is_deleted)).collect();
         assert_eq!(seen, [("/usr/bin/a b", false), ("/tmp/x.so", true)]);
+    }
+
+    #[test]
+    fn a_line_end_in_a_name_is_the_kernels_to_write() {
+        assert_eq!(name_decode(b"/a\\012b \\040\\"), b"/a\nb \\040\\");
+        let folder = std::env::temp_dir().join(format!("hakmem-a\nb \t\\040-{}", std::process::id()));
+        fs::write(&folder, [7; 4096]).unwrap();
+        let file = fs::File::open(&folder).unwrap();
+        let map = unsafe { memmap2::Mmap::map(&file) }.unwrap();
+        let mapped = mapped_files(std::process::id()).unwrap();
+        assert!(mapped.iter().any(|mapping| mapping.path == folder), "{:?}", map[0]);
+        fs::remove_file(&folder).unwrap();
     }
 
     #[test]

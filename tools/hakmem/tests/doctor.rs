@@ -271,7 +271,7 @@ fn a_running_process_is_examined() {
 #[test]
 fn a_process_of_somebody_else_is_refused() {
     if unsafe { libc::geteuid() } != 0 {
-        assert_refused(&mut hakmem(&["doctor", "-p", "1"]), 2, "may not be looked at");
+        assert_refused(&mut hakmem(&["doctor", "-p", "1"]), 2, "may not be read");
         return;
     }
     // As root, become nobody first; the binary must be readable to them.
@@ -286,7 +286,7 @@ fn a_process_of_somebody_else_is_refused() {
     let (code, stdout, stderr) = output(command.args(["doctor", "-p", &pid]).current_dir("/"));
     fs::remove_dir_all(&folder).unwrap();
     assert_eq!((code, stdout.as_str()), (Some(2), ""));
-    assert!(stderr.contains("may not be looked at") && stderr.lines().count() == 1, "{stderr}");
+    assert!(stderr.contains("may not be read") && stderr.lines().count() == 1, "{stderr}");
 }
 
 #[test]

@@ -98,9 +98,7 @@ fn seccomp_check(pid: u32, findings: &mut Vec<Finding>) {
 fn refusal(pid: u32, error: &io::Error) -> Failure {
     Failure::usage(match error.raw_os_error() {
         Some(libc::ENOENT | libc::ESRCH) => format!("there is no process {pid}"),
-        Some(libc::EACCES | libc::EPERM) => {
-            format!("process {pid} may not be looked at: permission denied; its user may, and mostly root")
-        }
+        Some(libc::EACCES | libc::EPERM) => return Process { pid }.refusal(error),
         _ => format!("process {pid} cannot be read: {}", system::error_text(error)),
     })
 }

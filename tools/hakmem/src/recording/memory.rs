@@ -8,6 +8,7 @@ use crate::system::{self, error_text};
 use crate::text::Failure;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::{fs, io};
 
@@ -90,17 +91,31 @@ impl Process {
         Failure::usage(match error.raw_os_error() {
             Some(libc::ENOENT | libc::ESRCH) => format!("there is no process {pid}"),
             Some(libc::EACCES | libc::EPERM) => {
-                let rule = match system::ptrace_scope() {
-                    Some(3) => "; kernel.yama.ptrace_scope is 3: nobody may, until the machine starts anew",
-                    Some(2) => "; kernel.yama.ptrace_scope is 2: only root may",
-                    Some(1) => "; kernel.yama.ptrace_scope is 1: only root and its parent may",
-                    _ => "; its user may, and root",
-                };
-                format!("process {pid} may not be read: permission denied{rule}")
+                format!("process {pid} may not be read: permission denied{}", self.rule())
             }
             Some(libc::ENOSYS) => "this kernel has no process_vm_readv".to_owned(),
             _ => format!("process {pid} cannot be read: {}", error_text(error)),
         })
+    }
+}
+
+impl Process {
+    /// Which of the system's rules it is that refuses us.
+    fn rule(&self) -> &'static str {
+        let is_root = system::user_id() == 0;
+        let ids = system::status_field(self.pid, "Uid").ok().flatten().unwrap_or_default();
+        let user: Option<u32> = ids.split_whitespace().nth(1).and_then(|id| id.parse().ok());
+        // The kernel gives the files of a process that is not dumpable to root.
+        let owner = fs::metadata(format!("/proc/{}/status", self.pid)).ok().map(|file| file.uid());
+        match system::ptrace_scope() {
+            Some(3) => "; kernel.yama.ptrace_scope is 3: nobody may, until the machine starts anew",
+            Some(2) if !is_root => "; kernel.yama.ptrace_scope is 2: only root may",
+            Some(1) if !is_root => "; kernel.yama.ptrace_scope is 1: only root and its parent may",
+            _ if is_root => "; root needs CAP_SYS_PTRACE for it, which is not here",
+            _ if owner != user => "; it is not dumpable (PR_SET_DUMPABLE, a setuid program): only root may",
+            _ if user == Some(system::user_id()) => "; it has more rights than you: only root may",
+            _ => "; its user may, and root",
+        }
     }
 }
 
@@ -181,7 +196,7 @@ fn mapping_parse(line: &[u8]) -> Option<Mapping> {
         offset: number(offset)?,
         is_executable: rights.contains('x'),
         is_writable: rights.contains('w'),
-        path: PathBuf::from(OsString::from_vec(name.to_vec())),
+        path: PathBuf::from(OsString::from_vec(system::name_decode(name))),
         is_deleted,
         build_id: String::new(),
     })
@@ -212,14 +227,14 @@ mod tests {
 
     #[test]
     fn lines_of_maps_are_taken_apart() {
-        let text = b"5500-5600 r-xp 00001000 fe:00 12                       /usr/bin/a b\n\
+        let text = b"5500-5600 r-xp 00001000 fe:00 12                       /usr/bin/a b\\012\n\
                      5600-5700 rw-p 00000000 00:00 0 \n\
                      7f02-7f03 r--p 00000000 fe:00 9   /tmp/x.so (deleted)\nnonsense\n";
         let mappings = mappings_parse(text);
         assert_eq!(mappings.len(), 3);
         assert_eq!((mappings[0].start, mappings[0].end, mappings[0].offset), (0x5500, 0x5600, 0x1000));
         assert!(mappings[0].is_executable && !mappings[0].is_writable);
-        assert_eq!(mappings[0].path.to_str(), Some("/usr/bin/a b"));
+        assert_eq!(mappings[0].path.to_str(), Some("/usr/bin/a b\n"));
         assert!(mappings[1].path.as_os_str().is_empty());
         assert!(mappings[2].is_deleted && mappings[2].path.ends_with("x.so"));
     }
