@@ -80,7 +80,7 @@ pub fn symbols(path: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<Symbols, St
 fn script_read(line: &[u8]) -> File {
     let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
-    let line = line.trim_matches([' ', '\t', '\r']);
+    let line = line.trim_matches([' ', '\t']); // not \r: it is a part of the name
     let (interpreter, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));
     let argument = argument.trim_matches([' ', '\t']);
     File::Script {
@@ -277,6 +277,7 @@ mod tests {
             script(" /usr/bin/env python3 -u \n"),
             ("/usr/bin/env".to_owned(), Some("python3 -u".to_owned()))
         );
+        assert_eq!(script("/bin/sh\r\necho"), ("/bin/sh\r".to_owned(), None));
     }
 
     #[test]

@@ -92,11 +92,8 @@ pub const TEXT_BYTES_MAX: usize = 255; // rules/options.h, HAK_OPTION_TEXT_BYTES
 pub fn find(name: &str) -> Result<&'static OptionRow, Failure> {
     let plain = plain_name(name);
     OPTIONS.iter().find(|row| row.name == plain).ok_or_else(|| {
-        Failure::usage(format!(
-            "there is no option {}; the nearest is {}",
-            text::quote(name),
-            nearest(&plain).name
-        ))
+        let nearest = nearest(&plain).map_or(String::new(), |row| format!("; the nearest is {}", row.name));
+        Failure::usage(format!("there is no option {}{nearest}", text::quote(name)))
     })
 }
 
@@ -105,19 +102,20 @@ fn plain_name(name: &str) -> String {
     lower.strip_prefix("hakmem_").unwrap_or(&lower).to_owned()
 }
 
-pub fn nearest(name: &str) -> &'static OptionRow {
-    OPTIONS
-        .iter()
-        .min_by_key(|row| strsim::damerau_levenshtein(row.name, name))
-        .expect("the table has rows: tables/main.rs")
+/// What a wrong name may mean; None: it is like no other.
+fn nearest(name: &str) -> Option<&'static OptionRow> {
+    const SIMILARITY_MIN: f64 = 0.5;
+    let row = OPTIONS.iter().min_by_key(|row| strsim::damerau_levenshtein(row.name, name))?;
+    (strsim::normalized_damerau_levenshtein(row.name, name) >= SIMILARITY_MIN).then_some(row)
 }
 
 /// What is wrong with a HAKMEM_* variable that stands in an environment, if anything is.
 pub fn variable_refused(variable: &str, value: &str) -> Option<String> {
     let name = variable.strip_prefix("HAKMEM_")?;
     let Some(row) = OPTIONS.iter().find(|row| row.variable() == variable) else {
-        let nearest = nearest(&name.to_ascii_lowercase()).variable();
-        return Some(format!("{variable} is no option; the nearest is {nearest}"));
+        let nearest = nearest(&name.to_ascii_lowercase());
+        let nearest = nearest.map_or(String::new(), |row| format!("; the nearest is {}", row.variable()));
+        return Some(format!("{variable} is no option{nearest}"));
     };
     match row.value_refused(value)? {
         _ if row.value == Value::Text && value.is_empty() => None, // as if it were not set
@@ -189,6 +187,7 @@ mod tests {
         let failure = find("HAKMEM_STATZ").err().unwrap();
         assert_eq!(failure.line, "there is no option HAKMEM_STATZ; the nearest is stats");
         assert_eq!(failure.status, 2);
+        assert_eq!(find("nope").err().unwrap().line, "there is no option nope");
     }
 
     #[test]

@@ -103,7 +103,7 @@ fn script_program(interpreter: &str, argument: Option<&str>) -> Result<PathBuf, 
     if path.file_name() != Some(OsStr::new("env")) {
         return if path.is_file() { Ok(path) } else { Err(interpreter.to_owned()) };
     }
-    let words = argument.unwrap_or_default().split_whitespace();
+    let words = argument.unwrap_or_default().split([' ', '\t']);
     let name = words
         .map(|word| word.strip_prefix("-S").unwrap_or(word))
         .find(|word| !word.is_empty() && !word.starts_with('-') && !word.contains('='));

@@ -52,8 +52,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let (a, b) = (sum(|row| row.1.bytes), sum(|row| row.2.bytes));
     let what = if arguments.allocated { "allocated a second" } else { "live" };
     println!(
-        "{} places, {} {what} before and {} after; * the 95% intervals do not touch",
-        text::count(rows.len() as u64),
+        "{}, {} {what} before and {} after; * the 95% intervals do not touch",
+        text::counted(rows.len() as u64, "place", "places"),
         text::bytes(a),
         text::bytes(b),
     );

@@ -6,6 +6,9 @@ use crate::text::{self, Failure};
 
 pub fn run(arguments: &PlacesArguments) -> Result<u8, Failure> {
     let profile = file::read(&arguments.file)?;
+    if profile.recording.sample_count == 0 {
+        return Err(Failure::usage(format!("{}: nothing was recorded", text::quote(&arguments.file))));
+    }
     let found = leaks::leaks(&profile);
     for (at, leak) in found.iter().take(arguments.top).enumerate() {
         let kept = leak.live_bytes as f64 / (leak.allocated_bytes.max(leak.live_bytes)) as f64 * 100.0;
@@ -21,7 +24,9 @@ pub fn run(arguments: &PlacesArguments) -> Result<u8, Failure> {
             text::percent(kept),
         );
     }
-    println!();
+    if !found.is_empty() {
+        println!();
+    }
     for (at, leak) in
         found.iter().take(arguments.top).enumerate().filter(|(_, leak)| !leak.callers.is_empty())
     {

@@ -56,7 +56,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             Err(_) => std::thread::sleep(Duration::from_millis(20)),
         }
     }
-    Err(Failure::usage(format!("process {} has ended", arguments.pid)))
+    text::line_to_stderr(&format!("hakmem: process {} has ended", arguments.pid));
+    Ok(0)
 }
 
 fn answer(mut stream: TcpStream, attached: &Attached) -> std::io::Result<()> {

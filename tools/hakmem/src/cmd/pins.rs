@@ -29,7 +29,9 @@ pub fn run(arguments: &PlacesArguments) -> Result<u8, Failure> {
             age(pin.age_us_median),
         );
     }
-    println!();
+    if !places.is_empty() {
+        println!();
+    }
     for (at, (_, pin)) in places.iter().take(arguments.top).enumerate() {
         let callers = site::callers(&profile, &profile.stacks[pin.stack as usize], 3);
         if !callers.is_empty() {

@@ -118,9 +118,19 @@ fn line(fault: &GuardFault, row: Option<&GuardRow>) -> String {
 fn head(event: &Event, until_ns: u64) -> String {
     let mut name = raw::text_of(&event.event.name);
     name_clean(&mut name);
-    let before = std::time::Duration::from_nanos(until_ns.saturating_sub(event.event.time_ns));
-    let before = if before.is_zero() { String::new() } else { format!(", {before:.1?} before") };
+    let before = until_ns.saturating_sub(event.event.time_ns);
+    let before = if before == 0 { String::new() } else { format!(", {} before", duration(before)) };
     format!("{} by thread {} ({name}){before}", event.what, event.event.tid)
+}
+
+/// As the library's own lines have it: src/watch/guard_report.c.
+fn duration(ns: u64) -> String {
+    let us = ns / 1000;
+    match us {
+        0..1000 => format!("{us} us"),
+        1000..1_000_000 => format!("{}.{:03} ms", us / 1000, us % 1000),
+        _ => format!("{}.{:03} s", us / 1_000_000, us / 1000 % 1000),
+    }
 }
 
 fn locations(names: &mut Names, event: &Event) -> Vec<u32> {
@@ -191,6 +201,12 @@ mod tests {
         assert_eq!(line(&fault, Some(&row)), "double free: free of 0x1000, a block of 100 bytes at 0x1000");
         (fault.kind, fault.access) = (u32::MAX, u32::MAX);
         assert!(!line(&fault, None).is_empty());
+    }
+
+    #[test]
+    fn times_are_the_librarys() {
+        let told = [0, 28_300, 1_234_567, 61_000_900_000].map(duration);
+        assert_eq!(told, ["0 us", "28 us", "1.234 ms", "61.000 s"]);
     }
 
     #[test]

@@ -69,6 +69,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         return Err(Failure::usage("this is no terminal; --once prints what there is"));
     }
+    if std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb") {
+        return Err(Failure::usage("this terminal has no screen (TERM); --once prints what there is"));
+    }
     live(&mut state, interval)
 }
 
