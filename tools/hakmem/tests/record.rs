@@ -161,8 +161,12 @@ fn a_process_that_does_not_allocate_is_not_waited_for() {
     assert!(stderr.contains("has not allocated for a second"), "{stderr}");
     assert!(stderr.contains("0 samples from sleep") && stderr.contains("no sample: "), "{stderr}");
     assert_eq!(code, Some(0), "{stderr}");
-    let (_, leaks, _) = output(&mut hakmem(&["leaks", text(&file)]));
-    assert!(leaks.starts_with("\n1.") || leaks.starts_with("\n2."), "of its own seconds: {leaks}");
+    assert_refused(&mut hakmem(&["leaks", text(&file)]), 2, "nothing was recorded");
+    let unpacked =
+        Command::new("gzip").arg("-dc").stdin(fs::File::open(&file).unwrap()).output().unwrap().stdout;
+    let unpacked = String::from_utf8_lossy(&unpacked);
+    let duration = unpacked.split("\"duration_ms\":").nth(1).unwrap().split(',').next().unwrap();
+    assert!((1000..3000).contains(&duration.parse::<u64>().unwrap()), "of its own seconds: {duration}");
     // When it allocates again, no request waits for it.
     unsafe { libc::kill(process.0.id().cast_signed(), libc::SIGUSR1) };
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -249,12 +253,16 @@ fn a_program_that_ends_without_a_dump_leaves_what_was_last_seen() {
     }
     // Another program since, of which nothing can be seen; and one that is over before it was looked at.
     let (_, stderr) =
-        recorded_until(&folder, "execlp(\"env\", \"env\", \"-u\", \"LD_PRELOAD\", \"true\", NULL)");
+        recorded_until(&folder, "execlp(\"env\", \"env\", \"-u\", \"LD_PRELOAD\", \"sleep\", \"1\", NULL)");
     assert!(stderr.ends_with("shortly before it became another program\n") && file.is_file(), "{stderr}");
     fs::remove_file(&file).unwrap();
     let mut command = hakmem(&["run", "--record", text(&file), "--", "sh", "-c", "kill -9 $$"]);
     let (_, _, stderr) = output(command.env("HAKMEM_LIB", publishing()).env("STAND_IN_RECORDS", "1"));
-    assert!(stderr.contains("no profile at") && !file.exists(), "{stderr}");
+    assert_eq!(
+        stderr.contains("no profile at"),
+        !file.exists(),
+        "on a busy machine it was looked at: {stderr}"
+    );
     fs::remove_dir_all(&folder).unwrap();
 }
 
@@ -511,7 +519,7 @@ fn metrics_are_in_prometheus_format_once_and_served() {
     assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
     process.0.kill().unwrap();
     process.0.wait().unwrap();
-    assert_eq!(server.wait().unwrap().code(), Some(2));
+    assert_eq!(server.wait().unwrap().code(), Some(0));
     let mut rest = String::new();
     errors.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("has ended"), "{rest}");

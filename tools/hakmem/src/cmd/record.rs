@@ -3,7 +3,7 @@
 //! record starts the recording, waits, reads, and ends it again; dump reads a recording that is going on. The process
 //! is never stopped, and goes on as before when this command ends, however it ends.
 
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::profile::file;
 use crate::profile::model::Profile;
 use crate::recording::attach::{Attached, State, Taken};
@@ -67,6 +67,8 @@ fn rate_parse(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 1 << 10),
         Some(b'm' | b'M') => (&text[..text.len() - 1], 1 << 20),
+        Some(b'g' | b'G') => (&text[..text.len() - 1], 1 << 30),
+        Some(b't' | b'T') => (&text[..text.len() - 1], 1 << 40),
         _ => (text, 1),
     };
     let rate = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
@@ -344,7 +346,7 @@ pub fn written(path: &Path, profile: &Profile, hint: &str) -> Result<(), Failure
         text::quote(&profile.program.name),
         text::bytes(profile.totals.live.bytes),
         text::counted(profile.stacks.len() as u64, "call site", "call sites"),
-        text::quote(path),
+        if path == Path::new(output::STREAM) { "standard output".to_owned() } else { text::quote(path) },
         text::bytes(bytes),
     ));
     if profile.recording.sample_count == 0 {
@@ -361,7 +363,8 @@ mod tests {
     fn rates_are_bytes_with_a_unit() {
         assert_eq!(rate_parse("65536"), Ok(65536));
         assert_eq!((rate_parse("64K"), rate_parse("1m")), (Ok(65536), Ok(1 << 20)));
-        for wrong in ["", "K", "10", "-1", "1G1", "99999999999999999999"] {
+        assert_eq!((rate_parse("1G"), rate_parse("1t")), (Ok(1 << 30), Ok(1 << 40)));
+        for wrong in ["", "K", "10", "-1", "2T", "1G1", "99999999999999999999"] {
             assert!(rate_parse(wrong).is_err(), "{wrong}");
         }
     }
