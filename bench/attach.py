@@ -42,6 +42,7 @@ words = parser.parse_args()
 library = os.path.abspath(os.path.join(words.build, "libhakmem.so"))
 hakmem = os.path.abspath(words.hakmem or os.path.join(words.build, "hakmem"))
 VALUE_BYTES = 1000
+PLANTED_US = 1500
 
 
 def progress(text):
@@ -114,16 +115,25 @@ def turns(pings, pid):
 
 
 def planted(pings, port):
-    """The longest answers while the server makes a pause of 2 ms or more: asleep, at work."""
-    pauses = [["debug", "sleep", "0.002"], ["eval", "for i = 1, 400000 do end", "0"]]
+    """The longest answers while the server makes a pause of 2 ms or more: asleep, at work. On a busy host the command that asks for it
+    may come when the client has ended: so it is asked for three times at most."""
+    pauses = [["debug", "sleep", "0.002"], ["eval", "for i = 1, 1000000 do end", "0"]]
     seen = []
     for pause in pauses:
-        pauser = subprocess.Popen(["sh", "-c", 'sleep 0.5; exec "$@"', "sh", "redis-cli", "-p", str(port)] + pause,
-                                  stdout=subprocess.DEVNULL)
-        seen.append(pings(1)["longest_own_us"])
-        if pauser.wait(30) != 0:
-            sys.exit("redis-cli failed")
+        seen.append(0)
+        for _ in range(3):
+            if seen[-1] < PLANTED_US:
+                seen[-1] = max(seen[-1], during(pings, port, pause))
     return seen
+
+
+def during(pings, port, pause):
+    pauser = subprocess.Popen(["sh", "-c", 'sleep 0.5; exec "$@"', "sh", "redis-cli", "-p", str(port)] + pause,
+                              stdout=subprocess.DEVNULL)
+    longest = pings(1)["longest_own_us"]
+    if pauser.wait(30) != 0:
+        sys.exit("redis-cli failed")
+    return longest
 
 
 def main():
@@ -178,7 +188,7 @@ def main():
     counted = min(len(some) for some in turned["longest_own_us"].values())
     is_short = (max(turned["held_at_once_us"] + [figures["held_us"]["at_once"]]) <= 1000 and
                 turned["over_1ms"]["on"] <= words.turns // 2 and turned["chance"] > 0.05)
-    missed = [name for name, is_met in (("planted pauses seen", min(figures["planted_us"]) >= 1500),
+    missed = [name for name, is_met in (("planted pauses seen", min(figures["planted_us"]) >= PLANTED_US),
                                         ("a quiet host", counted >= words.turns), ("pause", is_short),
                                         ("report", figures["report_s"] <= 5), ("file", figures["file_mb"] <= 10))
               if not is_met]
