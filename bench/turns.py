@@ -73,6 +73,8 @@ def turns_of(build, folder, row, turns):
         sys.exit(f"turns.py: {row} ended with {process.returncode}: {said.strip()}")
     with open(found, encoding="utf-8") as file:
         lines = [[int(word) for word in line.split()] for line in file]
+    if len(lines) < 16 * SLICES:
+        sys.exit(f"turns.py: {row} ended after {len(lines) // SLICES} turns: with its arguments it runs longer (see ROWS)")
     parts = [lines[at:at + SLICES] for at in range(0, len(lines), SLICES)]
     return [(part[0][0], [ns / max(count, 1) for _, count, ns in part]) for part in parts]
 
