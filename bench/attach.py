@@ -186,8 +186,9 @@ def main():
             json.dump(figures, file, indent=1)
     turned = figures["turns"]
     counted = min(len(some) for some in turned["longest_own_us"].values())
-    is_short = (max(turned["held_at_once_us"] + [figures["held_us"]["at_once"]]) <= 1000 and
-                turned["over_1ms"]["on"] <= words.turns // 2 and turned["chance"] > 0.05)
+    recorded = sorted(turned["longest_own_us"]["on"])
+    is_short = (recorded != [] and max(turned["held_at_once_us"] + [figures["held_us"]["at_once"]]) <= 1000 and
+                recorded[len(recorded) // 2] <= 1000 and turned["chance"] > 0.05)
     missed = [name for name, is_met in (("planted pauses seen", min(figures["planted_us"]) >= PLANTED_US),
                                         ("a quiet host", counted >= words.turns), ("pause", is_short),
                                         ("report", figures["report_s"] <= 5), ("file", figures["file_mb"] <= 10))
