@@ -116,18 +116,18 @@ void hak_bin_put_back(struct hak_heap *heap, unsigned shelf_index) {
 
 static void event_current(struct hak_heap *heap, struct hak_slab *slab, struct hak_row *row, uint32_t out) {
     uint32_t held = out - hak_word_count(hak_bin_of(heap, slab->class_index)->word);
-    uint32_t window = hak_load_relaxed(&hak_window_blocks[slab->class_index]);
-    uint32_t countdown = held > window ? held : window;
-    if (held > 0 && held < window && !slab->exact) { /* once a take: the last block's free is not to be missed */
+    uint32_t few = hak_load_relaxed(&hak_shares[slab->class_index].few);
+    uint32_t countdown = held > few ? held : few;
+    if (held > 0 && held < few && !slab->exact) { /* once a take: the last block's free is not to be missed */
         slab->exact = 1;
         countdown = held;
     }
     hak_row_arm(row, out, countdown);
     slab->cursor = 0; /* the lowest words again: they are warm, and the slab's end stays untouched */
     if (held != 0) return;
-    if (!hak_slab_claim(slab)) return;
     word_put_back(heap, row); /* or its pages could never go; the next visit takes it again */
     hak_row_arm(row, 0, 0);
+    if (!hak_slab_claim(slab)) return; /* a third thread returns pages of it; the rest is for the next who looks */
     if (hak_slab_account_claimed(slab, ~UINT64_C(0), &heap->free_sum) == 0) {
         hak_slab_unclaim(slab);
     } else { /* free memory breaks its bound: the span is better where any class can have it */

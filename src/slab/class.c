@@ -41,12 +41,17 @@ void hak_classes_compact(void) { hak_classes = compact; }
 #define FIT(w, bytes) ((w) / (bytes) > 64 ? 64 : (w) / (bytes) < LEAST(bytes) ? LEAST(bytes) : (w) / (bytes))
 #undef SMALL
 #undef MID
-#define SMALL(c)  [c] = FIT(HAK_WORD_BYTES, (c) * 16), [HAK_CLASS_COUNT - 1 + (c)] = FIT(HAK_WORD_BYTES, (c) * 16)
-#define MID(d, k) [FIRST(d) + (k)] = FIT(HAK_WORD_BYTES, (128 << (d)) * (9 + (k)))
+#define SHARE(bytes) { FIT(HAK_WORD_BYTES, bytes), FIT(HAK_FEW_BYTES, bytes) }
+#define SMALL(c)     [c] = SHARE((c) * 16), [HAK_CLASS_COUNT - 1 + (c)] = SHARE((c) * 16)
+#define MID(d, k)    [FIRST(d) + (k)] = SHARE((128 << (d)) * (9 + (k)))
 
-hak_atomic_u32 hak_window_blocks[HAK_SHELF_COUNT] = { ALL };
+struct hak_share hak_shares[HAK_SHELF_COUNT] = { ALL };
 
 void hak_window_set(size_t word_bytes) {
-    for (unsigned c = 1; c < HAK_SHELF_COUNT; c++)
-        hak_store_relaxed(&hak_window_blocks[c], (uint32_t)FIT(word_bytes, hak_classes[c].block_bytes));
+    size_t few_bytes = word_bytes < HAK_FEW_BYTES ? word_bytes : HAK_FEW_BYTES;
+    for (unsigned c = 1; c < HAK_SHELF_COUNT; c++) {
+        size_t bytes = hak_classes[c].block_bytes;
+        hak_store_relaxed(&hak_shares[c].blocks, (uint16_t)FIT(word_bytes, bytes));
+        hak_store_relaxed(&hak_shares[c].few, (uint16_t)FIT(few_bytes, bytes));
+    }
 }

@@ -45,11 +45,16 @@ extern __attribute__((visibility("hidden"))) const struct hak_class *hak_classes
 /* Smaller slabs, for little address space; before the first slab is cut. */
 void hak_classes_compact(void);
 
-/* How many blocks of a class a heap takes at a time, 1 to 64; see hak_window_set(). */
-extern hak_atomic_u32 hak_window_blocks[HAK_SHELF_COUNT];
+/* How many blocks of a class a heap takes at a time; see hak_window_set(). */
+struct hak_share {
+    _Atomic(uint16_t) blocks; /* 1 to 64 */
+    _Atomic(uint16_t) few;    /* of these, no more than lie in HAK_FEW_BYTES: what a class that is little used is opened and
+                               * watched by. The more, the more stays resident in the slabs in use of threads that wait. */
+};
+extern struct hak_share hak_shares[HAK_SHELF_COUNT];
 
 /* What the table is made for: the option's default. */
-enum { HAK_WORD_BYTES = 24576 };
+enum { HAK_WORD_BYTES = 65536, HAK_FEW_BYTES = 24576 };
 
 /* Option word_bytes: at least 4 blocks up to 8 KiB blocks, 2 up to 16 KiB, else 1; at most 64. */
 void hak_window_set(size_t word_bytes);

@@ -219,15 +219,15 @@ HAK_INLINE uint64_t word_ready(const struct hak_slab *slab, const struct hak_row
 
 /* Of the free blocks of word *index, those that were handed out before. If they are few, those of another word that has
  * more; and if no word has enough, a page of further ones too. First touch costs a fault a page, so that a visit a page
- * costs nothing beside it. And a class of which the program holds little does not spread over a whole window: an eighth of
- * one is enough, but in heaps so small that it does not matter. */
+ * costs nothing beside it. And a class of which the program holds little does not spread over a whole word: an eighth of
+ * few is enough, but in heaps so small that it does not matter. */
 static uint64_t open_page(struct hak_slab *slab, const struct hak_row *row, unsigned *index, uint64_t word,
                           uint64_t *opened_bytes) {
     enum { STEP_BYTES = 4096, FREELY_BYTES = 64 << 10, WORDS_MAX = 16 };
     unsigned i = *index, from = slab->frontier > i * 64 ? slab->frontier - i * 64 : 0;
     uint64_t ready = word & hak_word_mask(0, from), further = word & ~ready;
-    uint32_t window = hak_load_relaxed(&hak_window_blocks[row->class_index]);
-    uint32_t enough = opened_bytes && *opened_bytes < FREELY_BYTES ? window : window >= 16 ? window / 8 : 2;
+    uint32_t few = hak_load_relaxed(&hak_shares[row->class_index].few);
+    uint32_t enough = opened_bytes && *opened_bytes < FREELY_BYTES ? few : few >= 16 ? few / 8 : 2;
     if (!further || hak_word_count(ready) >= enough) return ready;
     unsigned most = enough - 1, best = i;
     for (unsigned k = 0; k * 64 < slab->frontier && k < slab->last_word && k < WORDS_MAX; k++) {
@@ -277,7 +277,7 @@ uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, uint3
         if (word == 0) return 0;
         all = hak_load_relaxed(&row->word[i]);
     }
-    uint32_t window = hak_load_relaxed(&hak_window_blocks[row->class_index]);
+    uint32_t window = hak_load_relaxed(&hak_shares[row->class_index].blocks);
     struct hak_word_part part = { word, 64 };
     if (window < 64) part = hak_word_lowest(word, window);
     else if (~word) part.count = hak_word_count(word);
@@ -287,7 +287,7 @@ uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, uint3
         touch(slab, row, i * 64 + hak_word_first(word), i * 64 + hak_word_last(is_opened ? word : part.bits));
     unsigned sample = hak_slab_sample_block(slab);
     if (HAK_UNLIKELY(sample / 64 == i && part.bits >> sample % 64 & 1)) sample_is_dead(slab);
-    hak_slab_taken_claimed(slab, row, i, all & ~part.bits, (uint32_t)part.count, window);
+    hak_slab_taken_claimed(slab, row, i, all & ~part.bits, (uint32_t)part.count);
     *count = (uint32_t)part.count;
     return part.bits;
 }

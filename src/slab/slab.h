@@ -221,13 +221,12 @@ HAK_INLINE unsigned hak_slab_sample_block(const struct hak_slab *slab) {
 extern __attribute__((noreturn)) void (*hak_slab_misuse)(const char *function, const void *block);
 
 /* The blocks of word `index` go out. */
-HAK_INLINE void hak_slab_taken_claimed(struct hak_slab *slab, struct hak_row *row, unsigned index, uint64_t left, uint32_t count,
-                                       uint32_t window) {
-    uint32_t held = hak_row_out(row);
+HAK_INLINE void hak_slab_taken_claimed(struct hak_slab *slab, struct hak_row *row, unsigned index, uint64_t left, uint32_t count) {
+    uint32_t held = hak_row_out(row), few = hak_load_relaxed(&hak_shares[row->class_index].few);
     /* cleared before the bin shows them: a thread that vanishes between loses blocks, never doubles them */
     hak_store_release(&row->word[index], left);
     slab->exact = 0;
-    hak_row_arm(row, held + count, held > window ? held : window);
+    hak_row_arm(row, held + count, held > few ? held : few);
 }
 
 /* Moves the cursor to the word from which the next blocks should come; it may be empty. */
@@ -251,13 +250,13 @@ HAK_INLINE uint64_t hak_slab_take_plain_claimed(struct hak_slab *slab, struct ha
     uint64_t word = hak_load_relaxed(&row->word[i]), taken = ~UINT64_C(0);
     if ((hak_slab_absent_claimed(slab) | slab->cold | hak_load_relaxed(&slab->noted)) != 0) return 0;
     if ((i == slab->last_word) | (slab->frontier < i * 64 + 64)) return 0;
-    uint32_t window = hak_load_relaxed(&hak_window_blocks[row->class_index]);
+    uint32_t window = hak_load_relaxed(&hak_shares[row->class_index].blocks);
     if (window < 64) {
         if (word == 0 || (first = hak_word_first(word)) + window > 64) return 0;
         taken = ~UINT64_C(0) >> (64 - window) << first;
     }
     if ((word & taken) != taken) return 0;
-    hak_slab_taken_claimed(slab, row, i, word & ~taken, window, window);
+    hak_slab_taken_claimed(slab, row, i, word & ~taken, window);
     *count = window;
     return taken;
 }

@@ -58,7 +58,7 @@ static void errors_say_what_is_wrong_and_change_nothing(void)
                    hak_option_set("purge_delay_ms", not_numbers[i]));
     EXPECT(hak_option_set("purge_delay_ms", "600001") == ERANGE);
     EXPECT(hak_option_set("word_bytes", "1023") == ERANGE);
-    EXPECT(hak_option_set("word_bytes", "65537") == ERANGE);
+    EXPECT(hak_option_set("word_bytes", "262145") == ERANGE);
     int huge = hak_option_set("purge_delay_ms", "99999999999999999999999999");
     EXPECT_SAY(huge == ERANGE || huge == EINVAL, "%d", huge);
     int negative = hak_option_set("purge_delay_ms", "-1");
@@ -82,7 +82,7 @@ static void get_cuts_as_snprintf_cuts(void)
 
 static void changed_options_are_lived_with(void)
 {
-    static const char *const values[][2] = {{"word_bytes", "1024"}, {"word_bytes", "65536"}, {"relist_share", "1"},
+    static const char *const values[][2] = {{"word_bytes", "1024"}, {"word_bytes", "262144"}, {"relist_share", "1"},
                                             {"relist_share", "64"}, {"free_max_mb", "0"}, {"free_share", "1024"},
                                             {"free_share", "1"}, {"purge_delay_ms", "0"}};
     static void *blocks[3000];
@@ -142,11 +142,11 @@ static void the_environment_sets_options(void)
         {"HAKMEM_STATS=banana", "stats", "0", "hakmem: HAKMEM_STATS=banana is not a number from 0 to 1; the default 0 is used\n"},
         {"HAKMEM_STATS=2", "stats", "0", "hakmem: HAKMEM_STATS=2 is not a number from 0 to 1; the default 0 is used\n"},
         {"HAKMEM_WORD_BYTES=-5", "word_bytes", word_default,
-         "hakmem: HAKMEM_WORD_BYTES=-5 is not a number from 1024 to 65536; the default %s is used\n"},
+         "hakmem: HAKMEM_WORD_BYTES=-5 is not a number from 1024 to 262144; the default %s is used\n"},
         {"HAKMEM_WORD_BYTES=", "word_bytes", word_default,
-         "hakmem: HAKMEM_WORD_BYTES= is not a number from 1024 to 65536; the default %s is used\n"},
+         "hakmem: HAKMEM_WORD_BYTES= is not a number from 1024 to 262144; the default %s is used\n"},
         {"HAKMEM_WORD_BYTES=99999999999999999999999", "word_bytes", word_default,
-         "hakmem: HAKMEM_WORD_BYTES=99999999999999999999999 is not a number from 1024 to 65536; the default %s is used\n"},
+         "hakmem: HAKMEM_WORD_BYTES=99999999999999999999999 is not a number from 1024 to 262144; the default %s is used\n"},
         {"HAKMEM_PURGE_DELAY=7", "purge_delay_ms", delay_default,
          "hakmem: unknown option HAKMEM_PURGE_DELAY; did you mean HAKMEM_PURGE_DELAY_MS?\n"},
         {"NOT_HAKMEM_STATS=banana", "stats", "0", ""},

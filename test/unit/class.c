@@ -95,22 +95,30 @@ static void a_size_rounded_to_an_alignment_has_an_aligned_class(void **state) {
 
 static void windows_stay_within_their_bounds(void **state) {
     (void)state;
-    const size_t word_bytes[] = { 1024, 4096, 5000, 8192, 16384, 65536 };
-    uint32_t before[HAK_CLASS_COUNT];
-    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) before[c] = hak_load_relaxed(&hak_window_blocks[c]);
+    const size_t word_bytes[] = { 1024, 4096, 5000, 8192, 16384, 24576, 262144 };
+    uint32_t before[HAK_CLASS_COUNT], few_before[HAK_CLASS_COUNT];
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
+        before[c] = hak_load_relaxed(&hak_shares[c].blocks);
+        few_before[c] = hak_load_relaxed(&hak_shares[c].few);
+    }
     for (unsigned i = 0; i < sizeof word_bytes / sizeof *word_bytes; i++) {
         hak_window_set(word_bytes[i]);
         for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
-            uint32_t blocks = hak_load_relaxed(&hak_window_blocks[c]);
+            uint32_t blocks = hak_load_relaxed(&hak_shares[c].blocks);
             size_t bytes = hak_classes[c].block_bytes, least = bytes <= 8192 ? 4 : bytes <= 16384 ? 2 : 1;
             assert_true(blocks >= least && blocks <= 64 && blocks <= hak_classes[c].capacity);
             if (blocks > least) assert_true(blocks * bytes <= word_bytes[i]);
             if (blocks < 64) assert_true((blocks + 1) * bytes > word_bytes[i]);
+            uint32_t few = hak_load_relaxed(&hak_shares[c].few);
+            assert_true(few >= least && few <= blocks && (few == least || few * bytes <= HAK_FEW_BYTES));
+            if (word_bytes[i] <= HAK_FEW_BYTES) assert_int_equal(few, blocks);
         }
     }
     hak_window_set(HAK_WORD_BYTES);
-    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) /* the table is the default's */
-        assert_int_equal(hak_load_relaxed(&hak_window_blocks[c]), before[c]);
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) { /* the table is the default's */
+        assert_int_equal(hak_load_relaxed(&hak_shares[c].blocks), before[c]);
+        assert_int_equal(hak_load_relaxed(&hak_shares[c].few), few_before[c]);
+    }
 }
 
 int main(void) {

@@ -86,7 +86,7 @@ static void last_free_of_a_current_slab_is_seen(void **state) {
     (void)state;
     uint64_t dice = 43;
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c += 2) {
-        unsigned capacity = hak_classes[c].capacity, window = hak_load_relaxed(&hak_window_blocks[c]);
+        unsigned capacity = hak_classes[c].capacity, window = hak_load_relaxed(&hak_shares[c].few);
         for (unsigned count = window; count <= capacity; count += 1 + (unsigned)(dice_next(&dice) % (capacity / 4))) {
             struct hak_heap *heap = heap_make();
             class_is_common(heap, c);
@@ -112,7 +112,7 @@ static void an_empty_current_slab_ends_when_free_memory_breaks_its_bound(void **
     uint64_t bound = hak_options.free_max_mb;
     struct hak_heap *heap = heap_make();
     hak_options.free_max_mb = 0;
-    unsigned c = HAK_SMALL_CLASS_MAX, window = hak_load_relaxed(&hak_window_blocks[c]);
+    unsigned c = HAK_SMALL_CLASS_MAX, window = hak_load_relaxed(&hak_shares[c].few);
     class_is_common(heap, c);
     for (unsigned i = 0; i < window; i++) blocks[i] = block_take(heap, c);
     size_t granule = hak_slab_granule(slab_of(blocks[0]));
@@ -121,6 +121,28 @@ static void an_empty_current_slab_ends_when_free_memory_breaks_its_bound(void **
     assert_false(hak_slab_live(granule));
     assert_null(heap->shelf[c].current);
     void *block = block_take(heap, c); /* the next visit cuts a new one */
+    assert_non_null(block);
+    block_give(heap, block);
+    heap_end(heap);
+    AUDIT();
+}
+
+/* Else its pages stay for as long as its thread does nothing. */
+static void the_word_in_use_goes_back_though_a_third_thread_is_at_the_slab(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    unsigned c = 48, count = hak_load_relaxed(&hak_shares[c].few) + 1;
+    class_is_common(heap, c);
+    for (unsigned i = 0; i < count; i++) blocks[i] = block_take(heap, c);
+    struct hak_slab *slab = slab_of(blocks[0]);
+    assert_true(heap->bin[c].word != 0);
+    assert_true(hak_slab_claim(slab));
+    for (unsigned i = 0; i < count; i++) block_give(heap, blocks[i]);
+    assert_true(heap->bin[c].word == 0);
+    assert_int_equal(hak_row_out(hak_slab_row(slab)), 0);
+    assert_int_equal(hak_slab_free_pages_claimed(slab), ~UINT64_C(0)); /* whoever looks next has them */
+    hak_slab_unclaim(slab);
+    void *block = block_take(heap, c);
     assert_non_null(block);
     block_give(heap, block);
     heap_end(heap);
@@ -216,6 +238,7 @@ int main(void) {
         cmocka_unit_test(last_free_of_a_listed_slab_ends_it),
         cmocka_unit_test(last_free_of_a_current_slab_is_seen),
         cmocka_unit_test(an_empty_current_slab_ends_when_free_memory_breaks_its_bound),
+        cmocka_unit_test(the_word_in_use_goes_back_though_a_third_thread_is_at_the_slab),
         cmocka_unit_test(an_end_that_meets_a_claim_is_put_off),
         cmocka_unit_test(a_bins_word_goes_back_to_its_slab),
         cmocka_unit_test(lists_keep_every_slab_that_was_pushed),

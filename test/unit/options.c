@@ -183,7 +183,7 @@ static void getting_writes_like_snprintf(void **state) {
     assert_int_equal(hak_option_get("PURGE_DELAY_MS", bytes, sizeof(bytes)), 3);
     assert_string_equal(bytes, "800");
     assert_int_equal(hak_option_get("hakmem_word_bytes", bytes, 3), 5);
-    assert_string_equal(bytes, "24");
+    assert_string_equal(bytes, "65");
     assert_int_equal(hak_option_get("word_bytes", NULL, 0), 5);
     assert_int_equal(hak_option_get("nonsense", bytes, sizeof(bytes)), 0);
     assert_int_equal(hak_option_get(NULL, bytes, sizeof(bytes)), 0);

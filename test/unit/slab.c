@@ -130,8 +130,8 @@ static void every_block_is_taken_once_by_windows(void **state) {
             assert_true(index < class->word_count && !(seen[index] & word));
             assert_true((word & ~hak_class_valid(class, index)) == 0); /* never the surplus */
             assert_int_equal(count, hak_word_count(word));
-            assert_true(count <= hak_load_relaxed(&hak_window_blocks[c]));
-            assert_true(hak_word_last(word) - hak_word_first(word) < hak_load_relaxed(&hak_window_blocks[c]));
+            assert_true(count <= hak_load_relaxed(&hak_shares[c].blocks));
+            assert_true(hak_word_last(word) - hak_word_first(word) < hak_load_relaxed(&hak_shares[c].blocks));
             seen[index] |= word;
             total += count;
             assert_int_equal(hak_row_out(row), total);

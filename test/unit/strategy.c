@@ -47,7 +47,7 @@ static void about_twelve_play_and_the_controls_when_asked(void **state) {
 static void applying_sets_all_knobs_and_the_baseline_takes_them_back(void **state) {
     (void)state;
     hak_strategy_apply(HAK_STRATEGY_hold_wide);
-    assert_int_equal(HAK_OPT(word_bytes), 65536);
+    assert_int_equal(HAK_OPT(word_bytes), 262144);
     assert_int_equal(HAK_OPT(purge_delay_ms), hak_strategy_value(HAK_STRATEGY_hold_wide, HAK_O_purge_delay_ms));
     hak_strategy_apply(HAK_STRATEGY_lean);
     assert_int_equal(HAK_OPT(word_bytes), hak_option_rows[HAK_O_word_bytes].default_);
@@ -68,7 +68,7 @@ static void memory_is_what_is_waited_for(void **state) {
 
 static void a_saved_setting_is_the_row_that_is_the_same_or_a_row_of_its_own(void **state) {
     (void)state;
-    struct hak_knob wide[] = { { HAK_O_word_bytes, 65536 }, { HAK_O_relist_share, 8 } };
+    struct hak_knob wide[] = { { HAK_O_word_bytes, 262144 }, { HAK_O_relist_share, 8 } };
     assert_int_equal(hak_strategy_save("whatever", wide, 2), HAK_STRATEGY_wide_words);
     assert_int_equal(hak_strategy_save("nothing", NULL, 0), HAK_STRATEGY_baseline);
     struct hak_knob own[] = { { HAK_O_word_bytes, 40960 }, { HAK_O_free_max_mb, 12 } };

@@ -27,7 +27,7 @@ static void words_are_taken_by_windows(void **state) {
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c += 5) {
         struct hak_heap *heap = heap_make();
         class_is_common(heap, c);
-        uint32_t window = hak_load_relaxed(&hak_window_blocks[c]);
+        uint32_t window = hak_load_relaxed(&hak_shares[c].blocks);
         unsigned capacity = hak_classes[c].capacity, visits = 0;
         for (unsigned i = 0; i < capacity; i++) {
             uint64_t before = counted(heap, HAK_C_visit_next_word) + counted(heap, HAK_C_visit_new_slab);
