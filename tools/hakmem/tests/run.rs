@@ -187,6 +187,32 @@ fn the_library_is_found_beside_the_command_and_in_lib() {
     }
 }
 
+/// A chroot has none; a container that was made by `unshare --pid` alone has another's.
+#[test]
+fn the_library_is_found_without_proc_and_processes_are_not() {
+    let folder = folder("no-proc");
+    executable(&folder.join("hakmem"), Path::new(env!("CARGO_BIN_EXE_hakmem")));
+    fs::copy(stand_in(), folder.join("libhakmem.so")).unwrap();
+    let unshared = |flags: &[&str], line: &str| {
+        let mut command = Command::new("unshare");
+        command.args(flags).args(["sh", "-c", line]).current_dir(&folder).env_remove("HAKMEM_LIB");
+        command
+    };
+    let bare = ["--mount", "--map-root-user"];
+    if !unshared(&bare, "mount -t tmpfs none /proc").output().is_ok_and(|output| output.status.success()) {
+        return; // not allowed here
+    }
+    let without = |line: &str| unshared(&bare, &format!("mount -t tmpfs none /proc && exec {line}"));
+    let (code, stdout, stderr) = output(&mut without("./hakmem run sh -c 'echo $LD_PRELOAD'"));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(Path::new(stdout.trim()), fs::canonicalize(folder.join("libhakmem.so")).unwrap());
+    for line in ["record -p 1 -o x", "top --once", "doctor -p 1", "metrics -p 1", "explain -p 1"] {
+        assert_refused(&mut without(&format!("./hakmem {line}")), 2, "/proc is not mounted here");
+        let mut other = unshared(&["--pid", "--fork", "--map-root-user"], &format!("./hakmem {line}"));
+        assert_refused(&mut other, 2, "/proc is another pid namespace's");
+    }
+}
+
 #[test]
 fn the_report_tells_what_the_library_and_the_kernel_know() {
     let (code, stdout, stderr) = output(&mut hakmem(&["run", "--report", "--", "echo", "out"]));
