@@ -200,6 +200,17 @@ pub fn start_time(pid: u32) -> Option<u64> {
     text.rsplit_once(')')?.1.split_whitespace().nth(FIELD)?.parse().ok()
 }
 
+/// Why we can make no file in a folder.
+pub fn write_refusal(folder: &Path) -> Option<io::Error> {
+    let folder = match CString::new(folder.as_os_str().as_bytes()) {
+        Ok(folder) => folder,
+        Err(error) => return Some(error.into()),
+    };
+    let rights = libc::W_OK | libc::X_OK;
+    let refused = unsafe { libc::faccessat(libc::AT_FDCWD, folder.as_ptr(), rights, libc::AT_EACCESS) } != 0;
+    refused.then(io::Error::last_os_error)
+}
+
 /// Whether a file carries capabilities; the loader ignores LD_PRELOAD when they are granted.
 pub fn has_file_capabilities(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().to_owned().into_vec()) else { return false };

@@ -187,6 +187,34 @@ fn the_library_is_found_beside_the_command_and_in_lib() {
     }
 }
 
+/// The library says so at the end, when the work is done.
+#[test]
+fn a_policy_that_cannot_be_written_is_told_at_the_start() {
+    let folder = folder("policy-place");
+    let good = folder.join("a.policy");
+    for way in WAYS {
+        for (path, part) in [("/no/such/a.policy", "no such file"), ("/dev/null", "it is not a regular file")]
+        {
+            let line =
+                format!("hakmem: note: what is learnt will not be kept: {path} cannot be written: {part}");
+            let (code, stdout, stderr) = output(with(way, &["echo", "out"]).env("HAKMEM_POLICY", path));
+            assert_eq!((code, stdout.as_str()), (Some(0), "out\n"));
+            assert!(stderr.starts_with(&line), "{stderr}");
+            let (_, _, stderr) = output(&mut hakmem(&["run", "--policy", path, "echo"]));
+            assert!(stderr.starts_with(&line), "{stderr}");
+            // One that is only used need not be written.
+            let (_, _, stderr) =
+                output(&mut hakmem(&["run", "--policy", path, "--evo-policy", "frozen", "echo"]));
+            assert_eq!(stderr, "");
+        }
+        for fine in [good.to_str().unwrap(), "/no/%p/a.policy", ""] {
+            let (_, _, stderr) = output(with(way, &["echo"]).env("HAKMEM_POLICY", fine));
+            assert!(!stderr.contains("note:"), "{stderr}");
+        }
+    }
+    assert!(!good.exists());
+}
+
 /// A chroot has none; a container that was made by `unshare --pid` alone has another's.
 #[test]
 fn the_library_is_found_without_proc_and_processes_are_not() {

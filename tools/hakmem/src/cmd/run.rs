@@ -10,7 +10,8 @@ use crate::cmd::record::{LastLook, Watch};
 use crate::elf::{self, File};
 use crate::library::{self, Library};
 use crate::options::{self, OptionRow};
-use crate::output::Output;
+use crate::output::{Output, path_with_pid};
+use crate::policy;
 use crate::process::{self, End, Launch, Outcome, signal_name};
 use crate::profile::file;
 use crate::recording::guards;
@@ -79,6 +80,7 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
         !is_report && (row.name != "record" || arguments.record.is_none())
     });
     let is_guarded = is_guarded(&options);
+    policy_note(&options);
     let mut changes: Vec<(String, OsString)> =
         options.into_iter().map(|(row, value)| (row.variable(), OsString::from(value))).collect();
     let is_linked = is_linked(&program);
@@ -161,13 +163,31 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
     Ok(process::end_alike(outcome.end))
 }
 
+/// What an option will be, by the command line or the environment.
+fn value_of(options: &[(&'static OptionRow, String)], name: &str) -> OsString {
+    let given = options.iter().find(|(row, _)| row.name == name).map(|(_, value)| OsString::from(value));
+    given.or_else(|| env::var_os(format!("HAKMEM_{}", name.to_uppercase()))).unwrap_or_default()
+}
+
 /// Blocks are guarded, and nobody else wants the dump of what is found.
 fn is_guarded(options: &[(&'static OptionRow, String)]) -> bool {
-    let value = |name: &str| {
-        let given = options.iter().find(|(row, _)| row.name == name).map(|(_, value)| value.clone());
-        given.or_else(|| env::var(format!("HAKMEM_{}", name.to_uppercase())).ok()).unwrap_or_default()
-    };
-    value("guard").parse::<u64>().is_ok_and(|guard| guard > 0) && value("guard_dump").is_empty()
+    let guard = value_of(options, "guard").to_str().and_then(|guard| guard.parse::<u64>().ok());
+    guard.is_some_and(|guard| guard > 0) && value_of(options, "guard_dump").is_empty()
+}
+
+/// The library says it at the program's end, when the work is done. A policy that is only used may be read-only.
+fn policy_note(options: &[(&'static OptionRow, String)]) {
+    let path = PathBuf::from(value_of(options, "policy"));
+    let stage = value_of(options, "evo_policy");
+    if path.as_os_str().is_empty() || stage == "frozen" || stage == "off" {
+        return;
+    }
+    if let Some(reason) = policy::write_obstacle(&path) {
+        let path = text::quote(&path);
+        text::line_to_stderr(&format!(
+            "hakmem: note: what is learnt will not be kept: {path} cannot be written: {reason}"
+        ));
+    }
 }
 
 /// A program that has run with the library to its end, with what the library reported of it.
@@ -274,23 +294,6 @@ fn file_write(path: &Path, content: &str) {
     if let Err(failure) = Output::open(path).and_then(|output| output.write(content.as_bytes())) {
         text::line_to_stderr(&format!("hakmem: {}", failure.line));
     }
-}
-
-/// %p is the process's number and %% is one %, as in the library.
-fn path_with_pid(path: &OsStr, pid: u32) -> PathBuf {
-    let mut bytes = Vec::new();
-    let mut rest = path.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
-        bytes.extend_from_slice(&rest[..at]);
-        match rest.get(at + 1) {
-            Some(b'p') => bytes.extend_from_slice(pid.to_string().as_bytes()),
-            Some(b'%') | None => bytes.push(b'%'),
-            Some(other) => bytes.extend_from_slice(&[b'%', *other]),
-        }
-        rest = rest.get(at + 2..).unwrap_or_default();
-    }
-    bytes.extend_from_slice(rest);
-    PathBuf::from(OsString::from_vec(bytes))
 }
 
 struct Reports {
@@ -575,13 +578,6 @@ mod tests {
         for other in ["42.json", "x.hakdump", "a.b.hakdump", "a.x.exit.hakdump", "a.42.exit.hakdump~"] {
             assert_eq!(dump_name(OsStr::new(other)), None);
         }
-    }
-
-    #[test]
-    fn the_number_of_the_process_is_put_into_paths() {
-        assert_eq!(path_with_pid(OsStr::new("/a/%p-%p.json"), 42), Path::new("/a/42-42.json"));
-        assert_eq!(path_with_pid(OsStr::new("%d%"), 42), Path::new("%d%"));
-        assert_eq!(path_with_pid(OsStr::new("%%p"), 42), Path::new("%p"));
     }
 
     #[test]
