@@ -6,6 +6,7 @@
 
 use crate::check;
 use crate::cmd;
+use crate::cmd::others::{Others, dump_name};
 use crate::cmd::record::{LastLook, Watch};
 use crate::elf::{self, File};
 use crate::library::{self, Library};
@@ -121,10 +122,13 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
         changes.push(("HAKMEM_GUARD_DUMP".to_owned(), into));
     }
     let is_recorded = arguments.record.is_some();
-    let (outcome, last_look) = launch(program.clone(), &arguments.command, &changes)?.wait_beside(|pid| {
-        let watch = if is_recorded { Watch::begin(pid) } else { None };
-        || watch.and_then(Watch::end)
-    })?;
+    let is_alone = arguments.record.as_ref().is_some_and(|path| !is_of_each(path));
+    let (outcome, (last_look, left_count)) = launch(program.clone(), &arguments.command, &changes)?
+        .wait_beside(|pid| {
+            let watch = if is_recorded { Watch::begin(pid) } else { None };
+            let others = if is_alone { Others::begin(folder.path.clone(), pid) } else { None };
+            || (watch.and_then(Watch::end), others.map_or(0, Others::end))
+        })?;
     if is_guarded {
         folder.misuses_say();
     }
@@ -152,7 +156,7 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
         is_full: arguments.report == Some(ReportKind::Full),
     };
     if let Some(path) = &arguments.record {
-        folder.profiles_write(path, &outcome, obstacle, last_look);
+        folder.profiles_write(path, &outcome, obstacle, last_look, left_count);
     }
     if arguments.report.is_some() {
         text::line_to_stderr(summary::summary(&run).trim_end());
@@ -167,6 +171,11 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
 fn value_of(options: &[(&'static OptionRow, String)], name: &str) -> OsString {
     let given = options.iter().find(|(row, _)| row.name == name).map(|(_, value)| OsString::from(value));
     given.or_else(|| env::var_os(format!("HAKMEM_{}", name.to_uppercase()))).unwrap_or_default()
+}
+
+/// Each process has a file of its own.
+fn is_of_each(path: &Path) -> bool {
+    path_with_pid(path.as_os_str(), 0) != path_with_pid(path.as_os_str(), 1)
 }
 
 /// Blocks are guarded, and nobody else wants the dump of what is found.
@@ -458,9 +467,10 @@ impl ReportFolder {
         outcome: &Outcome,
         obstacle: Option<String>,
         last_look: Option<LastLook>,
+        mut left_count: u64,
     ) {
-        let with_children = path_with_pid(path.as_os_str(), 0) != path_with_pid(path.as_os_str(), 1);
-        let (mut has_own, mut left_count) = (false, 0);
+        let with_children = is_of_each(path);
+        let mut has_own = false;
         for name in self.names() {
             let Some((pid, reason)) = dump_name(&name) else { continue };
             if pid != outcome.pid && !with_children {
@@ -520,17 +530,6 @@ impl ReportFolder {
     }
 }
 
-/// PROGRAM.PID.REASON.hakdump, as the library calls its files.
-fn dump_name(name: &OsStr) -> Option<(u32, &str)> {
-    // The program's name may be any bytes; what follows it is not.
-    let name = name.as_bytes().strip_suffix(b".hakdump")?;
-    let mut parts = name.rsplitn(3, |byte| *byte == b'.');
-    let reason = std::str::from_utf8(parts.next()?).ok()?;
-    let pid = std::str::from_utf8(parts.next()?).ok()?;
-    parts.next()?;
-    Some((pid.parse().ok()?, reason))
-}
-
 impl Drop for ReportFolder {
     fn drop(&mut self) {
         // A child that ends later finds no folder, and says so itself.
@@ -567,16 +566,6 @@ mod tests {
         ] {
             let failure = options_checked(&[assignment.to_owned()], &[]).err().unwrap();
             assert_eq!((failure.status, failure.line.as_str()), (2, line));
-        }
-    }
-
-    #[test]
-    fn dumps_are_known_by_their_names() {
-        assert_eq!(dump_name(OsStr::new("redis.server.42.exit.hakdump")), Some((42, "exit")));
-        let odd = OsStr::from_bytes(b"caf\xe9.x.42.guard.hakdump");
-        assert_eq!(dump_name(odd), Some((42, "guard")));
-        for other in ["42.json", "x.hakdump", "a.b.hakdump", "a.x.exit.hakdump", "a.42.exit.hakdump~"] {
-            assert_eq!(dump_name(OsStr::new(other)), None);
         }
     }
 
