@@ -313,6 +313,7 @@ struct Reports {
 /// A private folder for the reports of the program and its children; gone when dropped, if all is told that was in it.
 struct ReportFolder {
     path: PathBuf,
+    outer: PathBuf,     // itself, or around it
     kept: Vec<PathBuf>, // what could be put nowhere else, or was named to the user
 }
 
@@ -330,25 +331,21 @@ impl ReportFolder {
         // Absolute: the program may change its folder.
         let absolute =
             fs::canonicalize(&place).map_err(|error| refused(crate::system::error_text(&error)))?;
-        let template = absolute.join("hakmem-XXXXXX");
-        let name =
-            CString::new(template.as_os_str().as_bytes()).map_err(|error| refused(error.to_string()))?;
-        let name = name.into_raw();
-        let (made, error) = unsafe { (!libc::mkdtemp(name).is_null(), std::io::Error::last_os_error()) };
-        let name = unsafe { CString::from_raw(name) };
-        if !made {
-            return Err(refused(crate::system::error_text(&error)));
+        let outer = folder_new(&absolute.join("hakmem-XXXXXX")).map_err(refused)?;
+        let mut folder = ReportFolder { path: outer.clone(), outer, kept: Vec::new() };
+        // What root starts may change its user (a server's workers do): it may leave files here, and neither list nor
+        // replace anybody's. Who was not started here does not know the inner folder's name, and cannot put others in.
+        if unsafe { libc::geteuid() } == 0 {
+            let mode = |path: &Path, mode| {
+                fs::set_permissions(path, Permissions::from_mode(mode))
+                    .map_err(|error| refused(crate::system::error_text(&error)))
+            };
+            folder.path = folder_new(&folder.outer.join("XXXXXX")).map_err(refused)?;
+            mode(&folder.path, 0o1733)?;
+            mode(&folder.outer, 0o711)?;
         }
-        let folder =
-            ReportFolder { path: PathBuf::from(OsString::from_vec(name.into_bytes())), kept: Vec::new() };
         if folder.pattern().len() > options::TEXT_BYTES_MAX {
             return Err(refused("its name is too long".to_owned()));
-        }
-        // What root starts may change its user (a server's workers do): it may leave files here, and neither list
-        // nor replace anybody's.
-        if unsafe { libc::geteuid() } == 0 {
-            fs::set_permissions(&folder.path, Permissions::from_mode(0o1733))
-                .map_err(|error| refused(crate::system::error_text(&error)))?;
         }
         Ok(folder)
     }
@@ -396,7 +393,7 @@ impl ReportFolder {
                 format!("{} ended the program before it could", signal_name(signal))
             }
             (None, End::Status(_)) if self.is_full() => {
-                let place = self.path.parent().unwrap_or(&self.path);
+                let place = self.outer.parent().unwrap_or(&self.outer);
                 format!("the filesystem of {} is full", text::quote(place))
             }
             (None, End::Status(_)) => {
@@ -530,11 +527,24 @@ impl ReportFolder {
     }
 }
 
+/// A new folder that is ours alone.
+fn folder_new(template: &Path) -> Result<PathBuf, String> {
+    let name = CString::new(template.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
+    let name = name.into_raw();
+    let (made, error) = unsafe { (!libc::mkdtemp(name).is_null(), std::io::Error::last_os_error()) };
+    let name = unsafe { CString::from_raw(name) };
+    if made {
+        Ok(PathBuf::from(OsString::from_vec(name.into_bytes())))
+    } else {
+        Err(crate::system::error_text(&error))
+    }
+}
+
 impl Drop for ReportFolder {
     fn drop(&mut self) {
         // A child that ends later finds no folder, and says so itself.
         if self.kept.is_empty() {
-            let _ = fs::remove_dir_all(&self.path);
+            let _ = fs::remove_dir_all(&self.outer);
             return;
         }
         let entries = fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -578,8 +588,13 @@ mod tests {
         let reports = folder.take(7);
         assert_eq!((reports.own.as_deref(), reports.others.len()), (Some("7.json"), 2));
         assert_eq!(folder.take(6).own, None);
-        let path = folder.path.clone();
+        let (path, outer) = (folder.path.clone(), folder.outer.clone());
+        if unsafe { libc::geteuid() } == 0 {
+            let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+            assert!(path != outer && mode(&path) == 0o1733);
+            assert_eq!(mode(&outer), 0o711, "others cannot list it");
+        }
         drop(folder);
-        assert!(!path.exists());
+        assert!(!path.exists() && !outer.exists());
     }
 }
