@@ -3,7 +3,7 @@
 //! Order: $HAKMEM_LIB; beside the command; ../lib of the command's folder; the system's library folders.
 
 use crate::text::{self, Failure};
-use crate::{elf, shared_objects};
+use crate::{elf, shared_objects, system};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -63,14 +63,14 @@ pub fn find() -> Result<Library, Failure> {
 fn file_at(path: &Path) -> Result<PathBuf, String> {
     let real = fs::canonicalize(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => "is not there".to_owned(),
-        _ => format!("cannot be used: {}", crate::system::error_text(&error)),
+        _ => format!("cannot be used: {}", system::error_text(&error)),
     })?;
     if real.is_file() { Ok(real) } else { Err("is not a file".to_owned()) }
 }
 
 fn places() -> Vec<PathBuf> {
     let mut folders = Vec::new();
-    if let Some(own) = env::current_exe().ok().as_deref().and_then(Path::parent) {
+    if let Some(own) = system::own_path().as_deref().and_then(Path::parent) {
         folders.push(own.to_owned());
         let lib = own.join("../lib");
         folders.push(lib.join(shared_objects::multiarch_folder()));

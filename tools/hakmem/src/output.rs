@@ -182,6 +182,23 @@ fn draft_make(target: &Path, draft: &Path) -> io::Result<fs::File> {
     Ok(file)
 }
 
+/// %p is the process's number and %% is one %, as in the library.
+pub fn path_with_pid(path: &OsStr, pid: u32) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut rest = path.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
+        bytes.extend_from_slice(&rest[..at]);
+        match rest.get(at + 1) {
+            Some(b'p') => bytes.extend_from_slice(pid.to_string().as_bytes()),
+            Some(b'%') | None => bytes.push(b'%'),
+            Some(other) => bytes.extend_from_slice(&[b'%', *other]),
+        }
+        rest = rest.get(at + 2..).unwrap_or_default();
+    }
+    bytes.extend_from_slice(rest);
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
 /// Two names of one file.
 pub fn is_same(one: &Path, other: &Path) -> bool {
     let place = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
@@ -221,6 +238,13 @@ mod tests {
         assert!(Output::open(Path::new("/dev/full")).ok().unwrap().write(b"x").is_err());
         fs::remove_dir_all(&folder).unwrap();
     }
+    #[test]
+    fn the_number_of_the_process_is_put_into_paths() {
+        assert_eq!(path_with_pid(OsStr::new("/a/%p-%p.json"), 42), Path::new("/a/42-42.json"));
+        assert_eq!(path_with_pid(OsStr::new("%d%"), 42), Path::new("%d%"));
+        assert_eq!(path_with_pid(OsStr::new("%%p"), 42), Path::new("%p"));
+    }
+
     #[test]
     fn a_link_is_followed_and_a_file_keeps_its_mode() {
         let folder = std::env::temp_dir().join(format!("hakmem-link-{}", std::process::id()));

@@ -4,10 +4,10 @@
 //!           (check/).
 //! Rule:     what cannot be read is None, never a guess.
 
-use std::ffi::{CString, OsString};
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::{fs, io, ptr};
+use std::{env, fs, io, ptr};
 
 /// The system's word for an error, without Rust's "(os error 2)".
 pub fn error_text(error: &io::Error) -> String {
@@ -115,6 +115,29 @@ fn limit_find(text: &str, name: &str) -> Option<u64> {
 
 // --- processes ----------------------------------------------------------------------------------
 
+/// Why no process can be found here by its number: /proc is not there (a bare chroot), or is that of another pid
+/// namespace (`unshare --pid` alone), in which the same numbers are other processes.
+pub fn proc_obstacle() -> Option<&'static str> {
+    match fs::read_link("/proc/self") {
+        Err(_) => Some("/proc is not mounted here, and nothing can be known of a process"),
+        Ok(own) if own.as_os_str() == std::process::id().to_string().as_str() => None,
+        Ok(_) => Some(
+            "/proc is another pid namespace's, and its numbers mean other processes; mount one of its own",
+        ),
+    }
+}
+
+/// This command's file, also without /proc: as it was started, then.
+pub fn own_path() -> Option<PathBuf> {
+    env::current_exe().ok().or_else(|| {
+        let name = ptr::with_exposed_provenance::<libc::c_char>(
+            unsafe { libc::getauxval(libc::AT_EXECFN) } as usize
+        );
+        let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })?;
+        fs::canonicalize(OsStr::from_bytes(name.to_bytes())).ok()
+    })
+}
+
 pub struct Mapping {
     pub path: PathBuf,
     pub is_deleted: bool,
@@ -168,6 +191,24 @@ pub fn status_field(pid: u32, name: &str) -> io::Result<Option<String>> {
     let text = text_read(format!("/proc/{pid}/status"))?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     Ok(line.map(|value| value.trim().to_owned()))
+}
+
+/// When a process began, in ticks since the machine did: a number that is given again comes with another.
+pub fn start_time(pid: u32) -> Option<u64> {
+    const FIELD: usize = 22 - 3; // of proc(5), of those behind the name
+    let text = text_read(format!("/proc/{pid}/stat")).ok()?;
+    text.rsplit_once(')')?.1.split_whitespace().nth(FIELD)?.parse().ok()
+}
+
+/// Why we can make no file in a folder.
+pub fn write_refusal(folder: &Path) -> Option<io::Error> {
+    let folder = match CString::new(folder.as_os_str().as_bytes()) {
+        Ok(folder) => folder,
+        Err(error) => return Some(error.into()),
+    };
+    let rights = libc::W_OK | libc::X_OK;
+    let refused = unsafe { libc::faccessat(libc::AT_FDCWD, folder.as_ptr(), rights, libc::AT_EACCESS) } != 0;
+    refused.then(io::Error::last_os_error)
 }
 
 /// Whether a file carries capabilities; the loader ignores LD_PRELOAD when they are granted.

@@ -446,6 +446,8 @@ fn what_is_not_known_is_told_what_is() {
     assert_refused(&mut with("glibc", &["--html", "/tmp"]), 2, "/tmp cannot be written: it is a directory");
     assert_refused(&mut with("glibc", &["--compare", "/no/such.json"]), 2, "no such file");
     assert_refused(&mut with("glibc", &["--compare", "/etc/passwd"]), 2, "/etc/passwd is damaged");
+    assert_refused(&mut with("glibc", &["--compare", "/dev/zero"]), 2, "is larger than a result file may be");
+    assert_refused(&mut with("glibc", &["--compare", "/proc/self/exe"]), 2, "is damaged: it is no text");
     assert_refused(with("glibc", &[]).env("HAKMEM_LIB", "/no/such.so"), 125, "which is not there");
     assert_refused(with("glibc", &[]).env("HAKMEM_BENCH_SUITE", "/no/suite"), 2, "no such file");
     assert!(!fake.path("started").exists(), "something was measured");

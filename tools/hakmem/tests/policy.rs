@@ -78,6 +78,7 @@ fn what_is_no_policy_is_one_line() {
     assert_refused(&mut hakmem(&["explain", folder.join("text").to_str().unwrap()]), 1, "not a policy file");
     assert_refused(&mut hakmem(&["explain"]), 2, "missing");
     assert_refused(&mut hakmem(&["explain", "-p", "x"]), 2, "");
+    assert_refused(&mut hakmem(&["explain", "-p", "0"]), 2, "0 is not in 1..");
     assert_refused(&mut hakmem(&["policy"]), 2, "");
     assert_refused(&mut hakmem(&["policy", "merge"]), 2, "missing");
 }
@@ -139,6 +140,16 @@ fn what_a_program_has_taught_is_told_at_its_end() {
     ] {
         assert!(stderr.contains(part), "'{part}' is not in:\n{stderr}");
     }
+}
+
+/// A child's file would be read as the program's, and a child that is another program would refuse it.
+#[test]
+fn each_process_that_is_explained_has_a_policy_of_its_own() {
+    let command = ["explain", "--", "sh", "-c", "echo $HAKMEM_POLICY"];
+    let (_, stdout, _) = output(hakmem(&command).env_remove("HAKMEM_POLICY"));
+    assert!(stdout.ends_with("/%p.policy\n"), "{stdout}");
+    let (_, stdout, _) = output(hakmem(&command).env("HAKMEM_POLICY", "/a/b"));
+    assert_eq!(stdout, "/a/b\n");
 }
 
 /// The stand-in for the library learns nothing; the program's status is what counts.

@@ -187,6 +187,60 @@ fn the_library_is_found_beside_the_command_and_in_lib() {
     }
 }
 
+/// The library says so at the end, when the work is done.
+#[test]
+fn a_policy_that_cannot_be_written_is_told_at_the_start() {
+    let folder = folder("policy-place");
+    let good = folder.join("a.policy");
+    for way in WAYS {
+        for (path, part) in [("/no/such/a.policy", "no such file"), ("/dev/null", "it is not a regular file")]
+        {
+            let line =
+                format!("hakmem: note: what is learnt will not be kept: {path} cannot be written: {part}");
+            let (code, stdout, stderr) = output(with(way, &["echo", "out"]).env("HAKMEM_POLICY", path));
+            assert_eq!((code, stdout.as_str()), (Some(0), "out\n"));
+            assert!(stderr.starts_with(&line), "{stderr}");
+            let (_, _, stderr) = output(&mut hakmem(&["run", "--policy", path, "echo"]));
+            assert!(stderr.starts_with(&line), "{stderr}");
+            // One that is only used need not be written.
+            let (_, _, stderr) =
+                output(&mut hakmem(&["run", "--policy", path, "--evo-policy", "frozen", "echo"]));
+            assert_eq!(stderr, "");
+        }
+        for fine in [good.to_str().unwrap(), "/no/%p/a.policy", ""] {
+            let (_, _, stderr) = output(with(way, &["echo"]).env("HAKMEM_POLICY", fine));
+            assert!(!stderr.contains("note:"), "{stderr}");
+        }
+    }
+    assert!(!good.exists());
+}
+
+/// A chroot has none; a container that was made by `unshare --pid` alone has another's.
+#[test]
+fn the_library_is_found_without_proc_and_processes_are_not() {
+    let folder = folder("no-proc");
+    executable(&folder.join("hakmem"), Path::new(env!("CARGO_BIN_EXE_hakmem")));
+    fs::copy(stand_in(), folder.join("libhakmem.so")).unwrap();
+    let unshared = |flags: &[&str], line: &str| {
+        let mut command = Command::new("unshare");
+        command.args(flags).args(["sh", "-c", line]).current_dir(&folder).env_remove("HAKMEM_LIB");
+        command
+    };
+    let bare = ["--mount", "--map-root-user"];
+    if !unshared(&bare, "mount -t tmpfs none /proc").output().is_ok_and(|output| output.status.success()) {
+        return; // not allowed here
+    }
+    let without = |line: &str| unshared(&bare, &format!("mount -t tmpfs none /proc && exec {line}"));
+    let (code, stdout, stderr) = output(&mut without("./hakmem run sh -c 'echo $LD_PRELOAD'"));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(Path::new(stdout.trim()), fs::canonicalize(folder.join("libhakmem.so")).unwrap());
+    for line in ["record -p 1 -o x", "top --once", "doctor -p 1", "metrics -p 1", "explain -p 1"] {
+        assert_refused(&mut without(&format!("./hakmem {line}")), 2, "/proc is not mounted here");
+        let mut other = unshared(&["--pid", "--fork", "--map-root-user"], &format!("./hakmem {line}"));
+        assert_refused(&mut other, 2, "/proc is another pid namespace's");
+    }
+}
+
 #[test]
 fn the_report_tells_what_the_library_and_the_kernel_know() {
     let (code, stdout, stderr) = output(&mut hakmem(&["run", "--report", "--", "echo", "out"]));

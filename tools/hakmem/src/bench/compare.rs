@@ -12,6 +12,7 @@ use super::figures;
 use super::results::{Allocator, Cell, Machine, Results, Row, Run, SCHEMA, Time};
 use super::words;
 use serde::Serialize;
+use serde_json::Value;
 use shift::{Shift, shift};
 use std::collections::BTreeMap;
 
@@ -27,6 +28,8 @@ const CHANGE_MIN: f64 = 0.01;
 /// So many comparisons of unchanged allocators are needed to learn from them what two sessions differ by.
 const UNCHANGED_COUNT_MIN: usize = 20;
 const UNCHANGED_SHARE: f64 = 0.95;
+/// A command line is the longest text that we write. Tables are as wide as their names, and format! ends at 65,535.
+const TEXT_BYTES_MAX: usize = 32 << 10;
 /// What two runs on an idle machine are to agree within.
 const REPEAT_LIMIT: f64 = 1.03;
 
@@ -139,21 +142,37 @@ pub fn read(text: &str, name: &str) -> Result<Results, String> {
     #[derive(serde::Deserialize)]
     struct Door {
         schema: Option<u32>,
+        #[serde(flatten)]
+        rest: Value,
     }
     let name = crate::text::quote(name);
     let damaged = |error: serde_json::Error| format!("{name} is damaged: {error}");
     if text.trim().is_empty() {
         return Err(format!("{name} is empty"));
     }
-    let schema = serde_json::from_str::<Door>(text).map_err(damaged)?.schema;
+    let Door { schema, rest } = serde_json::from_str(text).map_err(damaged)?;
     match schema {
         None => Err(format!("{name} is not a result file of hakmem bench: it has no field 'schema'")),
+        Some(SCHEMA) if text_longest(&rest) > TEXT_BYTES_MAX => {
+            Err(format!("{name} is damaged: a text in it is longer than {TEXT_BYTES_MAX} bytes"))
+        }
         Some(SCHEMA) => serde_json::from_str(text).map_err(damaged),
         Some(schema) => {
             let age = if schema < SCHEMA { "an older" } else { "a newer" };
             Err(format!("{name} is from {age} hakmem bench: it has schema {schema}, this one reads {SCHEMA}"))
         }
     }
+}
+
+/// Bytes of the longest text or name of a field.
+fn text_longest(value: &Value) -> usize {
+    let longest = match value {
+        Value::String(text) => Some(text.len()),
+        Value::Array(items) => items.iter().map(text_longest).max(),
+        Value::Object(fields) => fields.iter().map(|(name, field)| name.len().max(text_longest(field))).max(),
+        _ => None,
+    };
+    longest.unwrap_or(0)
 }
 
 pub fn compare(old: &Results, new: &Results) -> Comparison {

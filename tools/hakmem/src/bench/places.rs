@@ -6,7 +6,7 @@
 
 use super::suite::SuiteRow;
 use crate::system::error_text;
-use crate::text;
+use crate::{system, text};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -27,7 +27,7 @@ const FLAGS_CXX: &[&str] =
 pub fn checkout() -> Option<PathBuf> {
     let is_checkout =
         |folder: &Path| folder.join("bench/suite.toml").is_file() && folder.join("CMakeLists.txt").is_file();
-    let own = env::current_exe().ok();
+    let own = system::own_path();
     let is_installed =
         own.iter().filter_map(|path| path.parent()).any(|folder| folder.join(INSTALLED).is_dir());
     let above = own.iter().flat_map(|path| path.ancestors());
@@ -37,7 +37,7 @@ pub fn checkout() -> Option<PathBuf> {
 
 fn folders() -> Vec<PathBuf> {
     let mut folders = Vec::new();
-    if let Some(own) = env::current_exe().ok().as_deref().and_then(Path::parent) {
+    if let Some(own) = system::own_path().as_deref().and_then(Path::parent) {
         folders.push(own.join("bench"));
         folders.push(own.join(INSTALLED));
     }

@@ -6,9 +6,13 @@ use crate::system::error_text;
 use crate::text::{self, Failure};
 use serde_json::Value;
 use std::ffi::CString;
+use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
+
+/// The longest results, of every row with every allocator, take a few megabytes.
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// That a file cannot be written in the end is none of the arguments' fault.
 pub fn kept(written: Result<(), Failure>) -> Result<(), Failure> {
@@ -58,8 +62,19 @@ fn value_write(text: &mut String, value: &Value, depth: usize, depth_max: usize)
 }
 
 pub fn read(path: &Path) -> Result<Results, Failure> {
-    let text = fs::read_to_string(path)
+    let refused = |reason: String| Failure::usage(format!("{} {reason}", text::quote(path)));
+    let mut content = Vec::new();
+    // What is none may be without end.
+    fs::File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content))
         .map_err(|error| Failure::usage(format!("{}: {}", text::quote(path), error_text(&error))))?;
+    if content.len() as u64 > FILE_BYTES_MAX {
+        return Err(refused(format!(
+            "is larger than a result file may be ({})",
+            text::bytes(FILE_BYTES_MAX)
+        )));
+    }
+    let text = String::from_utf8(content).map_err(|_| refused("is damaged: it is no text".to_owned()))?;
     compare::read(&text, &path.to_string_lossy()).map_err(Failure::usage)
 }
 

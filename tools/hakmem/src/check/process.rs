@@ -10,7 +10,10 @@ use std::path::{Path, PathBuf};
 
 /// A process that cannot be looked at is a failure, not a finding.
 pub fn check(pid: u32, findings: &mut Vec<Finding>) -> Result<(), Failure> {
-    let refused = |error: io::Error| refusal(pid, &error);
+    if let Some(obstacle) = system::proc_obstacle() {
+        return Err(Failure::usage(obstacle));
+    }
+    let refused = |error: io::Error| Process::of(pid).refusal(&error);
     let state = system::status_field(pid, "State").map_err(refused)?.unwrap_or_default();
     if state.starts_with('Z') {
         return Err(Failure::usage(format!("process {pid} has ended; only its status is left to be read")));
@@ -43,7 +46,7 @@ pub fn check(pid: u32, findings: &mut Vec<Finding>) -> Result<(), Failure> {
             }
         }
         // Under another name.
-        None if !linked && published_address(&Process { pid }).is_ok() => {
+        None if !linked && published_address(&Process::of(pid)).is_ok() => {
             findings.push(ok(format!("process {pid} has the library, in a file of another name")));
         }
         None if linked => findings.push(ok(format!("process {pid} is linked with hakmem"))),
@@ -93,12 +96,4 @@ fn seccomp_check(pid: u32, findings: &mut Vec<Finding>) {
         )),
         _ => {}
     }
-}
-
-fn refusal(pid: u32, error: &io::Error) -> Failure {
-    Failure::usage(match error.raw_os_error() {
-        Some(libc::ENOENT | libc::ESRCH) => format!("there is no process {pid}"),
-        Some(libc::EACCES | libc::EPERM) => return Process { pid }.refusal(error),
-        _ => format!("process {pid} cannot be read: {}", system::error_text(error)),
-    })
 }

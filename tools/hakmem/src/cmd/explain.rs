@@ -12,7 +12,7 @@ use std::path::Path;
 #[derive(clap::Args)]
 pub struct Arguments {
     /// A running process
-    #[arg(short, long, value_name = "PID", conflicts_with = "subject")]
+    #[arg(short, long, value_name = "PID", conflicts_with = "subject", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
 
     /// A policy file; or, after --, a program and its arguments
@@ -51,9 +51,10 @@ fn is_executable(path: &Path) -> bool {
 }
 
 fn program_explain(command: &[OsString]) -> Result<u8, Failure> {
-    // With a policy to write, learning goes on by itself. What the caller named is kept; ours goes with the folder.
+    // With a policy to write, learning goes on by itself. What the caller named is kept; ours goes with the folder, in
+    // which each process has a file of its own: what a child learnt is not the program's, and may be another program's.
     let own = env::var_os("HAKMEM_POLICY").filter(|path| !path.is_empty());
-    let more: &[(&str, &str)] = if own.is_some() { &[] } else { &[("HAKMEM_POLICY", "%f/policy")] };
+    let more: &[(&str, &str)] = if own.is_some() { &[] } else { &[("HAKMEM_POLICY", "%f/%p.policy")] };
     let reported = run_reported(command, more)?;
     let said = match &reported.report {
         Ok(report) => learnt(report, &reported, &text::quote(&command[0])),
@@ -72,7 +73,7 @@ fn program_explain(command: &[OsString]) -> Result<u8, Failure> {
 fn learnt(report: &serde_json::Value, reported: &Reported, program: &str) -> Result<Learnt, String> {
     let whose = format!("{program} (process {})", reported.outcome.pid);
     let mut learnt = Learnt::of_report(report, &whose).ok_or("this library does not learn")?;
-    if let Ok(policy) = policy::read(&reported.file("policy")) {
+    if let Ok(policy) = policy::read(&reported.file(&format!("{}.policy", reported.outcome.pid))) {
         let of_file = Learnt::from(&policy);
         learnt.sites = of_file.sites;
         learnt.knobs = of_file.knobs;

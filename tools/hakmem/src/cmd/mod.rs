@@ -7,6 +7,7 @@ pub mod guard;
 pub mod leaks;
 pub mod metrics;
 pub mod options;
+pub mod others;
 pub mod pins;
 pub mod policy;
 pub mod pprof;

@@ -6,11 +6,13 @@
 
 use crate::check;
 use crate::cmd;
+use crate::cmd::others::{Others, dump_name};
 use crate::cmd::record::{LastLook, Watch};
 use crate::elf::{self, File};
 use crate::library::{self, Library};
 use crate::options::{self, OptionRow};
-use crate::output::Output;
+use crate::output::{Output, path_with_pid};
+use crate::policy;
 use crate::process::{self, End, Launch, Outcome, signal_name};
 use crate::profile::file;
 use crate::recording::guards;
@@ -79,6 +81,7 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
         !is_report && (row.name != "record" || arguments.record.is_none())
     });
     let is_guarded = is_guarded(&options);
+    policy_note(&options);
     let mut changes: Vec<(String, OsString)> =
         options.into_iter().map(|(row, value)| (row.variable(), OsString::from(value))).collect();
     let is_linked = is_linked(&program);
@@ -119,10 +122,13 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
         changes.push(("HAKMEM_GUARD_DUMP".to_owned(), into));
     }
     let is_recorded = arguments.record.is_some();
-    let (outcome, last_look) = launch(program.clone(), &arguments.command, &changes)?.wait_beside(|pid| {
-        let watch = if is_recorded { Watch::begin(pid) } else { None };
-        || watch.and_then(Watch::end)
-    })?;
+    let is_alone = arguments.record.as_ref().is_some_and(|path| !is_of_each(path));
+    let (outcome, (last_look, left_count)) = launch(program.clone(), &arguments.command, &changes)?
+        .wait_beside(|pid| {
+            let watch = if is_recorded { Watch::begin(pid) } else { None };
+            let others = if is_alone { Others::begin(folder.path.clone(), pid) } else { None };
+            || (watch.and_then(Watch::end), others.map_or(0, Others::end))
+        })?;
     if is_guarded {
         folder.misuses_say();
     }
@@ -150,7 +156,7 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
         is_full: arguments.report == Some(ReportKind::Full),
     };
     if let Some(path) = &arguments.record {
-        folder.profiles_write(path, &outcome, obstacle, last_look);
+        folder.profiles_write(path, &outcome, obstacle, last_look, left_count);
     }
     if arguments.report.is_some() {
         text::line_to_stderr(summary::summary(&run).trim_end());
@@ -161,13 +167,36 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
     Ok(process::end_alike(outcome.end))
 }
 
+/// What an option will be, by the command line or the environment.
+fn value_of(options: &[(&'static OptionRow, String)], name: &str) -> OsString {
+    let given = options.iter().find(|(row, _)| row.name == name).map(|(_, value)| OsString::from(value));
+    given.or_else(|| env::var_os(format!("HAKMEM_{}", name.to_uppercase()))).unwrap_or_default()
+}
+
+/// Each process has a file of its own.
+fn is_of_each(path: &Path) -> bool {
+    path_with_pid(path.as_os_str(), 0) != path_with_pid(path.as_os_str(), 1)
+}
+
 /// Blocks are guarded, and nobody else wants the dump of what is found.
 fn is_guarded(options: &[(&'static OptionRow, String)]) -> bool {
-    let value = |name: &str| {
-        let given = options.iter().find(|(row, _)| row.name == name).map(|(_, value)| value.clone());
-        given.or_else(|| env::var(format!("HAKMEM_{}", name.to_uppercase())).ok()).unwrap_or_default()
-    };
-    value("guard").parse::<u64>().is_ok_and(|guard| guard > 0) && value("guard_dump").is_empty()
+    let guard = value_of(options, "guard").to_str().and_then(|guard| guard.parse::<u64>().ok());
+    guard.is_some_and(|guard| guard > 0) && value_of(options, "guard_dump").is_empty()
+}
+
+/// The library says it at the program's end, when the work is done. A policy that is only used may be read-only.
+fn policy_note(options: &[(&'static OptionRow, String)]) {
+    let path = PathBuf::from(value_of(options, "policy"));
+    let stage = value_of(options, "evo_policy");
+    if path.as_os_str().is_empty() || stage == "frozen" || stage == "off" {
+        return;
+    }
+    if let Some(reason) = policy::write_obstacle(&path) {
+        let path = text::quote(&path);
+        text::line_to_stderr(&format!(
+            "hakmem: note: what is learnt will not be kept: {path} cannot be written: {reason}"
+        ));
+    }
 }
 
 /// A program that has run with the library to its end, with what the library reported of it.
@@ -276,23 +305,6 @@ fn file_write(path: &Path, content: &str) {
     }
 }
 
-/// %p is the process's number and %% is one %, as in the library.
-fn path_with_pid(path: &OsStr, pid: u32) -> PathBuf {
-    let mut bytes = Vec::new();
-    let mut rest = path.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
-        bytes.extend_from_slice(&rest[..at]);
-        match rest.get(at + 1) {
-            Some(b'p') => bytes.extend_from_slice(pid.to_string().as_bytes()),
-            Some(b'%') | None => bytes.push(b'%'),
-            Some(other) => bytes.extend_from_slice(&[b'%', *other]),
-        }
-        rest = rest.get(at + 2..).unwrap_or_default();
-    }
-    bytes.extend_from_slice(rest);
-    PathBuf::from(OsString::from_vec(bytes))
-}
-
 struct Reports {
     own: Option<String>,
     others: Vec<String>,
@@ -301,6 +313,7 @@ struct Reports {
 /// A private folder for the reports of the program and its children; gone when dropped, if all is told that was in it.
 struct ReportFolder {
     path: PathBuf,
+    outer: PathBuf,     // itself, or around it
     kept: Vec<PathBuf>, // what could be put nowhere else, or was named to the user
 }
 
@@ -318,25 +331,21 @@ impl ReportFolder {
         // Absolute: the program may change its folder.
         let absolute =
             fs::canonicalize(&place).map_err(|error| refused(crate::system::error_text(&error)))?;
-        let template = absolute.join("hakmem-XXXXXX");
-        let name =
-            CString::new(template.as_os_str().as_bytes()).map_err(|error| refused(error.to_string()))?;
-        let name = name.into_raw();
-        let (made, error) = unsafe { (!libc::mkdtemp(name).is_null(), std::io::Error::last_os_error()) };
-        let name = unsafe { CString::from_raw(name) };
-        if !made {
-            return Err(refused(crate::system::error_text(&error)));
+        let outer = folder_new(&absolute.join("hakmem-XXXXXX")).map_err(refused)?;
+        let mut folder = ReportFolder { path: outer.clone(), outer, kept: Vec::new() };
+        // What root starts may change its user (a server's workers do): it may leave files here, and neither list nor
+        // replace anybody's. Who was not started here does not know the inner folder's name, and cannot put others in.
+        if unsafe { libc::geteuid() } == 0 {
+            let mode = |path: &Path, mode| {
+                fs::set_permissions(path, Permissions::from_mode(mode))
+                    .map_err(|error| refused(crate::system::error_text(&error)))
+            };
+            folder.path = folder_new(&folder.outer.join("XXXXXX")).map_err(refused)?;
+            mode(&folder.path, 0o1733)?;
+            mode(&folder.outer, 0o711)?;
         }
-        let folder =
-            ReportFolder { path: PathBuf::from(OsString::from_vec(name.into_bytes())), kept: Vec::new() };
         if folder.pattern().len() > options::TEXT_BYTES_MAX {
             return Err(refused("its name is too long".to_owned()));
-        }
-        // What root starts may change its user (a server's workers do): it may leave files here, and neither list
-        // nor replace anybody's.
-        if unsafe { libc::geteuid() } == 0 {
-            fs::set_permissions(&folder.path, Permissions::from_mode(0o1733))
-                .map_err(|error| refused(crate::system::error_text(&error)))?;
         }
         Ok(folder)
     }
@@ -384,7 +393,7 @@ impl ReportFolder {
                 format!("{} ended the program before it could", signal_name(signal))
             }
             (None, End::Status(_)) if self.is_full() => {
-                let place = self.path.parent().unwrap_or(&self.path);
+                let place = self.outer.parent().unwrap_or(&self.outer);
                 format!("the filesystem of {} is full", text::quote(place))
             }
             (None, End::Status(_)) => {
@@ -455,9 +464,10 @@ impl ReportFolder {
         outcome: &Outcome,
         obstacle: Option<String>,
         last_look: Option<LastLook>,
+        mut left_count: u64,
     ) {
-        let with_children = path_with_pid(path.as_os_str(), 0) != path_with_pid(path.as_os_str(), 1);
-        let (mut has_own, mut left_count) = (false, 0);
+        let with_children = is_of_each(path);
+        let mut has_own = false;
         for name in self.names() {
             let Some((pid, reason)) = dump_name(&name) else { continue };
             if pid != outcome.pid && !with_children {
@@ -517,22 +527,24 @@ impl ReportFolder {
     }
 }
 
-/// PROGRAM.PID.REASON.hakdump, as the library calls its files.
-fn dump_name(name: &OsStr) -> Option<(u32, &str)> {
-    // The program's name may be any bytes; what follows it is not.
-    let name = name.as_bytes().strip_suffix(b".hakdump")?;
-    let mut parts = name.rsplitn(3, |byte| *byte == b'.');
-    let reason = std::str::from_utf8(parts.next()?).ok()?;
-    let pid = std::str::from_utf8(parts.next()?).ok()?;
-    parts.next()?;
-    Some((pid.parse().ok()?, reason))
+/// A new folder that is ours alone.
+fn folder_new(template: &Path) -> Result<PathBuf, String> {
+    let name = CString::new(template.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
+    let name = name.into_raw();
+    let (made, error) = unsafe { (!libc::mkdtemp(name).is_null(), std::io::Error::last_os_error()) };
+    let name = unsafe { CString::from_raw(name) };
+    if made {
+        Ok(PathBuf::from(OsString::from_vec(name.into_bytes())))
+    } else {
+        Err(crate::system::error_text(&error))
+    }
 }
 
 impl Drop for ReportFolder {
     fn drop(&mut self) {
         // A child that ends later finds no folder, and says so itself.
         if self.kept.is_empty() {
-            let _ = fs::remove_dir_all(&self.path);
+            let _ = fs::remove_dir_all(&self.outer);
             return;
         }
         let entries = fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -568,23 +580,6 @@ mod tests {
     }
 
     #[test]
-    fn dumps_are_known_by_their_names() {
-        assert_eq!(dump_name(OsStr::new("redis.server.42.exit.hakdump")), Some((42, "exit")));
-        let odd = OsStr::from_bytes(b"caf\xe9.x.42.guard.hakdump");
-        assert_eq!(dump_name(odd), Some((42, "guard")));
-        for other in ["42.json", "x.hakdump", "a.b.hakdump", "a.x.exit.hakdump", "a.42.exit.hakdump~"] {
-            assert_eq!(dump_name(OsStr::new(other)), None);
-        }
-    }
-
-    #[test]
-    fn the_number_of_the_process_is_put_into_paths() {
-        assert_eq!(path_with_pid(OsStr::new("/a/%p-%p.json"), 42), Path::new("/a/42-42.json"));
-        assert_eq!(path_with_pid(OsStr::new("%d%"), 42), Path::new("%d%"));
-        assert_eq!(path_with_pid(OsStr::new("%%p"), 42), Path::new("%p"));
-    }
-
-    #[test]
     fn others_reports_are_counted_and_the_folder_goes() {
         let folder = ReportFolder::make().unwrap();
         for name in ["7.json", "8.json", "9.json", "9.json.tmp", "x.json"] {
@@ -593,8 +588,13 @@ mod tests {
         let reports = folder.take(7);
         assert_eq!((reports.own.as_deref(), reports.others.len()), (Some("7.json"), 2));
         assert_eq!(folder.take(6).own, None);
-        let path = folder.path.clone();
+        let (path, outer) = (folder.path.clone(), folder.outer.clone());
+        if unsafe { libc::geteuid() } == 0 {
+            let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+            assert!(path != outer && mode(&path) == 0o1733);
+            assert_eq!(mode(&outer), 0o711, "others cannot list it");
+        }
         drop(folder);
-        assert!(!path.exists());
+        assert!(!path.exists() && !outer.exists());
     }
 }

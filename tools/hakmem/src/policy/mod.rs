@@ -14,9 +14,10 @@ pub mod merge;
 mod tests;
 pub mod words;
 
-use crate::system::error_text;
+use crate::system::{self, error_text};
 use crate::text::{self, Failure};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 pub const VERSION: u64 = 1;
@@ -116,6 +117,19 @@ pub struct Policy {
     pub ratings: Vec<Rating>,
     pub history: Vec<Change>,
     pub sites: Vec<Site>,
+}
+
+/// Why the library could not write a policy to `path`, as far as it can be known before the program runs: it puts a new
+/// file beside it, and renames that. A folder that depends on the process is not looked at.
+pub fn write_obstacle(path: &Path) -> Option<String> {
+    if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file() && !found.is_symlink()) {
+        return Some("it is not a regular file".to_owned());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if folder.as_os_str().as_bytes().contains(&b'%') {
+        return None;
+    }
+    system::write_refusal(folder).map(|error| error_text(&error))
 }
 
 /// A file, or one line that says what is wrong with it and where.

@@ -31,6 +31,7 @@ pub trait Memory {
 
 pub struct Process {
     pub pid: u32,
+    start_time: Option<u64>, // by which another process with its number is told
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -46,9 +47,16 @@ pub struct Mapping {
 }
 
 impl Process {
+    pub fn of(pid: u32) -> Process {
+        Process { pid, start_time: system::start_time(pid) }
+    }
+
     /// A process that may be looked at, or one line that says why not.
     pub fn open(pid: u32) -> Result<Process, Failure> {
-        let process = Process { pid };
+        if let Some(obstacle) = system::proc_obstacle() {
+            return Err(Failure::usage(obstacle));
+        }
+        let process = Process::of(pid);
         let state = system::status_field(pid, "State").map_err(|error| process.refusal(&error))?;
         if state.unwrap_or_default().starts_with('Z') {
             return Err(Failure::usage(format!("process {pid} has ended")));
@@ -79,10 +87,9 @@ impl Process {
     }
 
     pub fn is_alive(&self) -> bool {
-        system::status_field(self.pid, "State")
-            .ok()
-            .flatten()
-            .is_some_and(|state| !state.starts_with(['Z', 'X']))
+        let state = system::status_field(self.pid, "State").ok().flatten();
+        state.is_some_and(|state| !state.starts_with(['Z', 'X']))
+            && self.start_time.is_none_or(|start| system::start_time(self.pid) == Some(start))
     }
 
     /// What an error means, in one line.
@@ -226,6 +233,14 @@ mod tests {
     }
 
     #[test]
+    fn another_process_with_its_number_is_not_it() {
+        let process = Process::of(std::process::id());
+        assert!(process.is_alive() && process.start_time.is_some());
+        let before = process.start_time.map(|start| start - 1);
+        assert!(!Process { start_time: before, ..process }.is_alive());
+    }
+
+    #[test]
     fn lines_of_maps_are_taken_apart() {
         let text = b"5500-5600 r-xp 00001000 fe:00 12                       /usr/bin/a b\\012\n\
                      5600-5700 rw-p 00000000 00:00 0 \n\
@@ -241,7 +256,7 @@ mod tests {
 
     #[test]
     fn who_may_not_be_read_is_told_in_one_line() {
-        let process = Process { pid: 42 };
+        let process = Process { pid: 42, start_time: None };
         let line = |code| process.refusal(&io::Error::from_raw_os_error(code)).line;
         assert_eq!(line(libc::ESRCH), "there is no process 42");
         assert!(line(libc::EPERM).starts_with("process 42 may not be read: permission denied; "));

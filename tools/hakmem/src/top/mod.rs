@@ -51,6 +51,9 @@ fn interval_parse(text: &str) -> Result<f64, String> {
 }
 
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    if let Some(obstacle) = crate::system::proc_obstacle() {
+        return Err(Failure::usage(obstacle));
+    }
     let interval = Duration::from_secs_f64(arguments.interval);
     let open = match (arguments.pid, &arguments.name) {
         (Some(pid), _) => {

@@ -240,6 +240,10 @@ fn a_damaged_or_foreign_file_is_one_clear_line() {
         (&whole[..whole.len() / 2], "x.json is damaged: "),
         ("{\"rows\": {}}", "is not a result file of hakmem bench: it has no field 'schema'"),
         ("[1, 2]", "x.json is damaged: "),
+        (
+            &whole.replacen("workload/0", &"w".repeat(70_000), 1),
+            "x.json is damaged: a text in it is longer than",
+        ),
         ("\u{0}\u{1}garbage", "x.json is damaged: "),
         (&newer, "is from a newer hakmem bench: it has schema 999"),
         (&older, "is from an older hakmem bench: it has schema 0"),

@@ -6,7 +6,8 @@ use crate::bench::results::Results;
 use crate::bench::words;
 use serde::Serialize;
 
-const LEFT: f64 = 46.0;
+/// For the name of the axis, and beside it numbers of five characters.
+const LEFT: f64 = 58.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 44.0;
@@ -165,6 +166,30 @@ fn labels_place(points: &mut [Point], frame: Rectangle) {
         if let Some((_, x, y, anchor, label)) = best {
             (points[at].label_x, points[at].label_y, points[at].anchor) = (tenth(x), tenth(y), anchor);
             taken.push(label);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::html::marks::marks;
+    use crate::bench::html::sample;
+
+    /// The name of the axis stands at 12, upright, and is as wide as a letter is high.
+    #[test]
+    fn the_numbers_of_an_axis_leave_room_for_its_name() {
+        const NAME_RIGHT: f64 = 12.0 + 6.0;
+        let mut results = sample::made_up(3, 2, 5, 1);
+        for (at, summary) in results.summary.iter_mut().enumerate() {
+            (summary.time_over_best, summary.peak_over_best) = (Some(1.5), Some(1.0 + 0.08 * at as f64));
+        }
+        for map in maps(&results, &marks(&results)) {
+            assert!(map.y_ticks.iter().any(|tick| tick.label.len() > 3), "1.02");
+            for tick in &map.y_ticks {
+                let left = map.left - 6.0 - tick.label.len() as f64 * LETTER_PIXELS;
+                assert!(left >= NAME_RIGHT, "{} is at {left}", tick.label);
+            }
         }
     }
 }
