@@ -165,6 +165,20 @@ HAK_INLINE void *malloc_split(size_t bytes, struct hak_heap *heap, const void *a
     return malloc_bin(bytes, heap, &pool->bin[0], address, stack);
 }
 
+HAK_INLINE void *malloc_middle(size_t bytes, struct hak_heap *heap, unsigned class_index, unsigned count) {
+    bool is_sample;
+    void *block = hak_middle_take(heap, hak_middle_of(heap, class_index), count, &is_sample);
+    if (HAK_LIKELY(!is_sample)) return block;
+    void *(*on_kept)(size_t, struct hak_heap *, unsigned, void *) = HAK_HOOK(kept);
+    return on_kept ? on_kept(bytes, heap, class_index, block) : block; /* nobody: 2^32 were taken */
+}
+
+/* There is mail: strangers may have freed the block, which its owner had freed before. */
+static HAK_NOINLINE void *malloc_middle_looked(size_t bytes, struct hak_heap *heap, unsigned class_index, unsigned count) {
+    hak_middle_look(hak_middle_of(heap, class_index)->block[count - 1]);
+    return malloc_middle(bytes, heap, class_index, count);
+}
+
 HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
     struct hak_heap *heap = hak_self;
     unsigned class_index = (unsigned)((bytes + 15) >> 4);
@@ -176,11 +190,8 @@ HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
             struct hak_middle *middle = hak_middle_of(heap, class_index);
             unsigned count = hak_middle_count(middle);
             if (HAK_LIKELY(count != 0)) {
-                bool is_sample;
-                void *block = hak_middle_take(heap, middle, count, &is_sample);
-                if (HAK_LIKELY(!is_sample)) return block;
-                void *(*on_kept)(size_t, struct hak_heap *, unsigned, void *) = HAK_HOOK(kept);
-                return on_kept ? on_kept(bytes, heap, class_index, block) : block; /* nobody: 2^32 were taken */
+                if (HAK_UNLIKELY(hak_load_relaxed(&heap->mail) != 0)) return malloc_middle_looked(bytes, heap, class_index, count);
+                return malloc_middle(bytes, heap, class_index, count);
             }
             if (!hak_heap_is_none(heap)) middle->state = 0;
         }

@@ -237,6 +237,9 @@ void hak_middle_collect(struct hak_heap *heap, struct hak_slab *slab);
 /* All that is kept goes back to the slabs; of one class. */
 void hak_middle_flush(struct hak_heap *heap);
 
+/* The block is about to go out: one that strangers freed, too, and nobody has read it yet, ends the program. */
+void hak_middle_look(const void *block);
+
 /* The block of a class above 1 KiB that was freed last, one of `count` (not 0); *is_sample: the sampler wants it. Fork:
  * count first, then it is out. */
 HAK_INLINE void *hak_middle_take(struct hak_heap *heap, struct hak_middle *middle, unsigned count, bool *is_sample) {

@@ -34,10 +34,15 @@ void hak_middle_collect(struct hak_heap *heap, struct hak_slab *slab) {
     for (unsigned i = 0; i < hak_middle_count(middle); i++) {
         char *block = middle->block[i];
         if (hak_slab_of(hak_granule_at(hak_granule_of(block))) != slab) continue;
-        size_t index = (size_t)(block - hak_slab_start(slab)) / middle->block_bytes;
-        if (HAK_UNLIKELY(hak_load_relaxed(&hak_slab_remote(slab)[index / 64]) >> index % 64 & 1))
-            hak_slab_misuse("free", block);
+        hak_middle_look(block);
     }
+}
+
+HAK_NOINLINE void hak_middle_look(const void *block) {
+    const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
+    const struct hak_row *row = hak_row_of(record->words);
+    size_t index = (size_t)((const char *)block - row->start) / row->block_bytes;
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_slab_remote(row->slab)[index / 64]) >> index % 64 & 1)) hak_slab_misuse("free", block);
 }
 
 static void row_free(struct hak_heap *heap, struct hak_row *row, unsigned index) {
