@@ -30,11 +30,13 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILT = os.path.join(ROOT, "build", "peers")
 LIBRARY_FOLDERS = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"]
 
-# name, Debian package, shared object
+# name, Debian package, shared object; a second row is what Debian 13 has instead
 INSTALLED = [
     ("jemalloc", "libjemalloc2", "libjemalloc.so.2"),
     ("mimalloc", "libmimalloc2.0", "libmimalloc.so.2.0"),
+    ("mimalloc", "libmimalloc3", "libmimalloc.so.3"),
     ("gperftools", "libtcmalloc-minimal4", "libtcmalloc_minimal.so.4"),
+    ("gperftools", "libtcmalloc-minimal4t64", "libtcmalloc_minimal.so.4"),
     ("tbbmalloc", "libtbbmalloc2", "libtbbmalloc_proxy.so.2"),
 ]
 SCUDO = "/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.scudo_standalone-*.so"
@@ -102,15 +104,25 @@ def scudo_peer():
 
 
 def installed_peers():
-    found = []
+    found = {}
     for name, package, file_name in INSTALLED:
         for folder in LIBRARY_FOLDERS:
             path = os.path.join(folder, file_name)
-            if os.path.exists(path):
-                found.append(Peer(name, path, package_version(package), "Debian " + package))
+            if os.path.exists(path) and (name not in found or found[name].version == "unknown"):
+                found[name] = Peer(name, path, package_version(package), "Debian " + package)
                 break
     scudo = scudo_peer()
-    return found + ([scudo] if scudo else [])
+    return [*found.values()] + ([scudo] if scudo else [])
+
+
+def packages_absent(here):
+    """{name: package} of those that are not here: the package that this release has, as far as apt's lists say."""
+    absent = {}
+    for name, package, _ in INSTALLED:
+        is_first = name not in here and name not in absent
+        if is_first or name in absent and not output_of(["apt-cache", "show", absent[name]]) and output_of(["apt-cache", "show", package]):
+            absent[name] = package
+    return absent
 
 
 def built_peers():
@@ -137,8 +149,8 @@ def all_peers(with_built=True):
 def missing_peers():
     """[(name, how to get it)]"""
     here = {peer.name for peer in all_peers()}
-    missing = [(name, "apt-get install " + package) for name, package, _ in INSTALLED if name not in here]
-    missing += [("scudo", "apt-get install libclang-rt-14-dev")] if "scudo" not in here else []
+    missing = [(name, "apt-get install " + package) for name, package in packages_absent(here).items()]
+    missing += [("scudo", "apt-get install libclang-rt-dev")] if "scudo" not in here else []
     return missing + [(row[0], f"bench/peers.py --build-newest --only {row[0]}") for row in NEWEST
                       if row[0] not in here]
 
@@ -185,7 +197,7 @@ def tools_find(say):
     if not os.path.exists("/etc/ssl/certs/ca-certificates.crt"):
         missing.append("ca-certificates")
     here = {peer.name for peer in installed_peers()}
-    wanted = [package for name, package, _ in INSTALLED if name not in here]
+    wanted = [*packages_absent(here).values()]
     if missing and not packages_install(missing, say):
         return False
     if wanted:

@@ -32,6 +32,7 @@ PASSED_ON = ("HAKMEM_", "MIMALLOC_", "MALLOC_", "JE_", "TCMALLOC_", "SCUDO_", "R
              "TBB_MALLOC_")
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STARTER = os.getpid()
 libc = ctypes.CDLL(None)
 
 
@@ -166,6 +167,8 @@ def environment_clean(more=None):
 
 def die_with_parent():
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != STARTER: # killed before we asked
+        os._exit(1)
 
 
 def end_by_signal(number, frame):

@@ -235,12 +235,13 @@ static void error_name(struct hak_text *text, int error) {
 }
 
 HAK_COLD void hak_report_failure_say(const char *what, const char *path, int error) {
-    char bytes[PATH_BYTES_MAX + 128];
+    char bytes[PATH_BYTES_MAX + 192];
     struct hak_text text = HAK_TEXT(bytes);
     hak_text_format(&text, "hakmem: %s: ", what);
     hak_text_foreign(&text, path, PATH_BYTES_MAX);
     hak_text_str(&text, " cannot be written: ");
     error_name(&text, error < 0 ? -error : error);
+    hak_text_str(&text, hak_os_sandbox_words(error < 0 ? error : -error));
     hak_text_end_line(&text);
     hak_os_note(report_descriptor(), bytes, hak_text_held(&text));
 }

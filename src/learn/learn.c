@@ -18,6 +18,7 @@
 #include "learn/strategy.h"
 #include "memory/large.h"
 #include "memory/purge.h"
+#include "os/descriptor.h"
 #include "rules/options.h"
 
 #include <errno.h>
@@ -333,9 +334,9 @@ HAK_EARLY void hak_learn_end(void) {
     int error = policy_store(path, false);
     unlock();
     if (!error) return;
-    char bytes[128];
+    char bytes[192];
     struct hak_text text = HAK_TEXT(bytes);
-    hak_text_format(&text, "cannot be written: %s", hak_policy_error(error));
+    hak_text_format(&text, "cannot be written: %s%s", hak_policy_error(error), hak_os_sandbox_words(error));
     hak_text_end(&text);
     hak_policy_say(path, bytes);
 }

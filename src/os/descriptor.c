@@ -55,6 +55,15 @@ int hak_os_open_standing(const char *path) {
     return (int)HAK_SYS4(SYS_openat, AT_FDCWD, path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC, 0);
 }
 
+const char *hak_os_sandbox_words(int error) {
+    if (error != -EACCES && error != -EPERM)
+        return "";
+    int fd = hak_os_open_standing("/dev/null");
+    if (fd >= 0)
+        hak_os_close(fd);
+    return fd == -EACCES || fd == -EPERM ? "; the process is in a sandbox that refuses /dev/null, too" : "";
+}
+
 int hak_os_write_all(int fd, const void *bytes, size_t count) {
     if (!hak_os_file_takes(fd, count)) return -EFBIG;
     const char *at = bytes;

@@ -26,6 +26,9 @@ struct hak_os_identity hak_os_identity(int fd);
 enum { HAK_DESCRIPTOR_NONE = -0x10000 };
 int hak_os_open_standing(const char *path);
 
+/* After the error for which a file could not be written: what to add to it where the process is in a sandbox, else "". */
+const char *hak_os_sandbox_words(int error);
+
 /* To read it: the descriptor, or -errno. hak_os_read() gives bytes, 0 at the end, or -errno. */
 int hak_os_open_read(const char *path);
 long hak_os_read(int fd, void *bytes, size_t count);

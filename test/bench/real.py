@@ -14,7 +14,30 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 REAL = os.path.join(ROOT, "bench", "real")
+sys.dont_write_bytecode = True
+sys.path.insert(0, REAL)
+import _real  # noqa: E402
+
 breaches = []
+# Takes memory, then forbids itself to open or make any file, as xz 5.6 and later do; 77: this kernel has no Landlock.
+SHUT_IN = r"""
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(void)
+{
+    uint64_t handled = 0x1fff; /* all of Landlock's first version: files may be neither read nor written nor made */
+    char *block = memset(malloc(24 << 20), 1, 24 << 20);
+    long rules = syscall(444 /* landlock_create_ruleset */, &handled, sizeof handled, 0);
+    if (rules < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(446 /* landlock_restrict_self */, rules, 0))
+        return 77;
+    return open("/proc/self/maps", O_RDONLY) >= 0 || write(1, "shut in\n", 8) != 8 || block[1] != 1;
+}
+"""
 
 
 def breach(text):
@@ -74,6 +97,26 @@ def wrong_is_told(folder):
         one_line("a crash", driver(name, piece, "1", preload=crash), 1, "signal 11")
 
 
+def who_shuts_itself_in_is_seen(folder, library):
+    """No file can be opened at the end; the library and the peak are proved all the same."""
+    source, program = os.path.join(folder, "shut_in.c"), os.path.join(folder, "shut_in")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(SHUT_IN)
+    subprocess.run([os.environ.get("CC") or "cc", "-O1", "-fno-builtin", "-o", program, source], check=True)
+    if subprocess.run([program], stdout=subprocess.DEVNULL, check=False).returncode == 77:
+        print("no Landlock in this kernel: left out")
+        return
+    one = _real.Driver("shut_in", lambda: "1")
+    one.preload, one.scratch = library, folder
+    try:
+        done = one.run([program])
+    except _real.Stop as stop:
+        breach(f"a program that shuts itself in: {stop}")
+        return
+    if os.path.realpath(library) not in done.objects or not 24 << 10 < done.peak_kb < 64 << 10:
+        breach(f"a program that shuts itself in: {done.peak_kb} KiB, {done.objects}")
+
+
 def below(number):
     """Processes that descend from it."""
     try:
@@ -125,6 +168,7 @@ def main():
         os.environ["TMPDIR"] = folder
         wrong_is_told(folder)
         nothing_is_left(library)
+        who_shuts_itself_in_is_seen(folder, library)
         ran = each_row_runs(library)
     print(f"real: {ran} rows ran, {len(breaches)} breaches")
     sys.exit(1 if breaches else 0 if ran else 77)

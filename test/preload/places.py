@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """places.py - what the library writes and asks for in awkward places: files that cannot be written, links in the way, standard
-error closed, an allocation before libc's start, sandboxes that kill, no byte to be written to a file, a program with half a malloc
+error closed, an allocation before libc's start, sandboxes that kill or refuse, no byte to be written to a file, a program with half a malloc
 family of its own.
 """
 import argparse
@@ -148,6 +148,51 @@ int main(void)
 }
 """
 
+# Then opens no file any more: what xz does with Landlock (since 5.6), and openssh with seccomp.
+SHUT_IN = r"""
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int main(int count, char **word)
+{
+    static char *block[4096];
+    int for_ms = atoi(word[2]);
+    unsigned dice = 1;
+    struct timespec begin, now;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 3;
+    if (word[1][0] == 'l') {
+        uint64_t files = 0x1fff; /* Landlock's first version: nothing is read, written, made or taken away */
+        long rules = syscall(444 /* landlock_create_ruleset */, &files, sizeof files, 0);
+        if (rules < 0 || syscall(446 /* landlock_restrict_self */, rules, 0)) return 77;
+    } else {
+        struct sock_filter filter[] = {
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 1),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        };
+        struct sock_fprog program = { sizeof filter / sizeof *filter, filter };
+        if (prctl(PR_SET_SECCOMP, 2, &program)) return 77;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do {
+        for (int i = 0; i < 100000; i++) {
+            unsigned k = (dice = dice * 1103515245u + 12345u) >> 16 & 4095;
+            free(block[k]);
+            memset(block[k] = malloc(16 + (dice >> 8) % 600), 1, 16);
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < for_ms);
+    return 0;
+}
+"""
+
 
 def no_file_bytes():
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -223,6 +268,14 @@ def main():
                 with open(said, "wb") as file:
                     done = run([confined], before=(lambda to=file.fileno(): os.dup2(to, 2)) if into_file else None, HAKMEM_HUGE_FROM_MB="0", **options)
                 expect(done.returncode in (0, 77), f"a child in a sandbox, {options}, into a file {into_file}: {done.returncode}, {done.stderr!r}")
+        shut_in = build(folder, "shut_in", SHUT_IN)
+        os.path.lexists(out) and os.unlink(out)
+        for way, why in (("landlock", "permission denied"), ("seccomp", "not permitted")):
+            for options, ms in (({"HAKMEM_REPORT": out}, 0), ({"HAKMEM_RECORD": out}, 0), ({"HAKMEM_POLICY": out, "HAKMEM_LEARN_HURRY": "100"}, 2000)):
+                done = run([shut_in, way, str(ms)], **options)
+                line = f"hakmem: {list(options)[0]}: {out} cannot be written: {why}; the process is in a sandbox that refuses /dev/null, too\n"
+                expect(done.returncode == 77 or done.returncode == 0 and done.stderr == line and not os.path.lexists(out),
+                       f"a program that shuts itself in, {way}, {options}: {done.returncode}, {done.stderr!r}")
         for options in ({"HAKMEM_RECORD": out}, {"HAKMEM_REPORT": out}, {"HAKMEM_STATS": "1"}, learning):
             with open(said, "wb") as file:
                 done = run([allocates], before=lambda to=file.fileno(): (os.dup2(to, 2), no_file_bytes()), **options)

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 
 from seeing_lib import Bench, check
 
@@ -63,8 +64,12 @@ def main():
             script = "import os\nos.setuid(65534)\nkept = [bytearray(5000) for _ in range(4000)]\n"
             ran = bench.hakmem("run", "--record", bench.path("user.hakprof"), "--", sys.executable, "-c", script)
             check("samples from python" in ran.stderr and ran.stderr.count("\n") == 1, "a program that changes its user: " + ran.stderr)
-            ran = bench.hakmem("run", "--record", bench.path("%p.other"), "--", "setpriv", "--reuid", "65534", "--clear-groups",
-                               sys.executable, "-c", "kept = [bytearray(5000) for _ in range(4000)]")
+            with tempfile.TemporaryDirectory(prefix="hakmem-other-") as place: # below /root the other user could not read the library
+                os.chmod(place, 0o755)
+                library = os.path.join(place, os.path.basename(bench.library))
+                shutil.copyfile(bench.library, library)
+                ran = bench.hakmem("run", "--record", bench.path("%p.other"), "--", "setpriv", "--reuid", "65534", "--clear-groups",
+                                   sys.executable, "-c", "kept = [bytearray(5000) for _ in range(4000)]", library=library)
             check("samples from python" in ran.stderr and ran.stderr.count("\n") == 1, "one that another user runs: " + ran.stderr)
 
         folder = bench.path("gone")

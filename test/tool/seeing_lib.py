@@ -50,9 +50,9 @@ class Bench:
             file.write(text)
         return self.path(name)
 
-    def hakmem(self, *arguments, status=0, timeout=300):
+    def hakmem(self, *arguments, status=0, timeout=300, library=None):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("HAKMEM") and k != "LD_PRELOAD"}
-        environment["HAKMEM_LIB"] = self.library
+        environment["HAKMEM_LIB"] = library or self.library
         done = subprocess.run([self.command, *arguments], capture_output=True, text=True, env=environment,
                               timeout=timeout, check=False)
         if status is not None and done.returncode != status:

@@ -9,21 +9,28 @@ use crate::{library, shared_objects, text};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::{env, fs};
 
 pub const VARIABLE: &str = "HAKMEM_BENCH_PEERS";
 pub const HAKMEM: &str = "hakmem";
 pub const GLIBC: &str = "glibc";
 
-/// name, Debian package, file.
-const PACKAGES: [(&str, &str, &str); 4] = [
-    ("mimalloc", "libmimalloc2.0", "libmimalloc.so.2"),
-    ("jemalloc", "libjemalloc2", "libjemalloc.so.2"),
-    ("gperftools", "libtcmalloc-minimal4", "libtcmalloc_minimal.so.4"),
-    ("tbbmalloc", "libtbbmalloc2", "libtbbmalloc_proxy.so.2"),
+/// name, Debian packages with their files: of Debian 12, and what Debian 13 has instead.
+type Package = (&'static str, &'static [(&'static str, &'static str)]);
+const PACKAGES: [Package; 4] = [
+    ("mimalloc", &[("libmimalloc2.0", "libmimalloc.so.2"), ("libmimalloc3", "libmimalloc.so.3")]),
+    ("jemalloc", &[("libjemalloc2", "libjemalloc.so.2")]),
+    (
+        "gperftools",
+        &[
+            ("libtcmalloc-minimal4", "libtcmalloc_minimal.so.4"),
+            ("libtcmalloc-minimal4t64", "libtcmalloc_minimal.so.4"),
+        ],
+    ),
+    ("tbbmalloc", &[("libtbbmalloc2", "libtbbmalloc_proxy.so.2")]),
 ];
-const SCUDO_PACKAGE: &str = "libclang-rt-14-dev";
+const SCUDO_PACKAGE: &str = "libclang-rt-dev";
 /// What bench/peers.py can build.
 const NEWEST: [&str; 7] =
     ["mimalloc3", "mimalloc2", "jemalloc5", "snmalloc", "rpmalloc", "tcmalloc-google", "hardened-light"];
@@ -186,19 +193,25 @@ fn family(name: &str) -> &str {
 fn debian(built: &[Known]) -> Vec<Known> {
     let folders = shared_objects::system_folders();
     let format = "${Package} ${Version}\n";
-    let packages = PACKAGES.iter().map(|(_, package, _)| package);
+    let packages = PACKAGES.iter().flat_map(|(_, packages)| *packages).map(|(package, _)| package);
     let versions = output_of(Command::new("dpkg-query").args(["-W", "-f", format]).args(packages));
     let versions = versions.unwrap_or_default();
     let version = |package: &str| {
         let line = versions.lines().find_map(|line| line.strip_prefix(package)?.strip_prefix(' '));
-        line.filter(|version| !version.is_empty()).unwrap_or("unknown").to_owned()
+        line.filter(|version| !version.is_empty()).map(str::to_owned)
     };
-    let known = |(name, package, file): &(&str, &str, &str)| {
-        let path = folders.iter().find_map(|folder| fs::canonicalize(folder.join(file)).ok());
+    let path_of = |file: &str| folders.iter().find_map(|folder| fs::canonicalize(folder.join(file)).ok());
+    let known = |(name, packages): &Package| {
+        let here = packages.iter().filter_map(|(package, file)| Some((*package, path_of(file)?)));
+        let found = here.max_by_key(|(package, _)| version(package).is_some());
+        let package = found.as_ref().map_or_else(|| offered(packages), |(package, _)| package);
+        let path = found.map(|(_, path)| path);
         let is_taken = built.iter().any(|peer| peer.name == *name);
         Known {
             name: if is_taken { format!("{name}-debian") } else { (*name).to_owned() },
-            version: path.as_ref().map_or(String::new(), |_| version(package)),
+            version: path
+                .as_ref()
+                .map_or(String::new(), |_| version(package).unwrap_or("unknown".to_owned())),
             source: format!("Debian {package}"),
             missing: path.is_none().then(|| format!("apt-get install {package}")),
             preload: path.into_iter().collect(),
@@ -207,6 +220,15 @@ fn debian(built: &[Known]) -> Vec<Known> {
         }
     };
     PACKAGES.iter().map(known).collect()
+}
+
+/// The one that this release has, as far as apt's lists say.
+fn offered(packages: &[(&'static str, &'static str)]) -> &'static str {
+    let shown =
+        |package: &str| output_of(Command::new("apt-cache").args(["show", package]).stderr(Stdio::null()));
+    let is_known = |package: &&str| shown(package).is_some_and(|text| !text.is_empty());
+    let mut names = packages.iter().map(|(package, _)| *package);
+    if packages.len() == 1 { packages[0].0 } else { names.find(is_known).unwrap_or(packages[0].0) }
 }
 
 /// LLVM's, the newest of those that came with a clang of this machine's architecture.
@@ -265,8 +287,10 @@ mod tests {
         let rows = table.lines().filter_map(|line| line.trim().strip_prefix("(\"")?.split_once('"'));
         let names: Vec<&str> = rows.map(|(name, _)| name).collect();
         assert_eq!(names, NEWEST);
-        for (name, package, _) in PACKAGES {
-            assert!(text.contains(&format!("(\"{name}\", \"{package}\"")), "{name}");
+        for (name, packages) in PACKAGES {
+            for (package, _) in packages {
+                assert!(text.contains(&format!("(\"{name}\", \"{package}\"")), "{name}");
+            }
         }
         assert!(text.contains(SCUDO_PACKAGE));
     }
