@@ -113,6 +113,9 @@ set_target_properties(hakmem_static PROPERTIES
 target_include_directories(hakmem_static INTERFACE
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(hakmem_static INTERFACE Threads::Threads)
+# A plugin that takes it in stays: threads that used it keep its exit hook (-z nodelete of the shared library).
+target_link_options(hakmem_static INTERFACE
+    $<$<IN_LIST:$<TARGET_PROPERTY:TYPE>,SHARED_LIBRARY;MODULE_LIBRARY>:LINKER:-z,nodelete>)
 add_library(hakmem::static ALIAS hakmem_static)
 list(APPEND HAKMEM_PRODUCTS hakmem_static)
 

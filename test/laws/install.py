@@ -50,6 +50,45 @@ int main()
     return bytes >= 100 && words.size() == 1000 ? 0 : 1;
 }
 """
+# A plugin with the static library is closed while a thread that used it lives on.
+PLUGIN = r"""
+#include <hakmem/hakmem.h>
+
+void plugin_use(void) { hak_free_at(hak_alloc_at(100, HAK_SITE), HAK_SITE); }
+"""
+HOST = r"""
+#include <dlfcn.h>
+#include <pthread.h>
+#include <semaphore.h>
+
+static sem_t used, closed;
+static void (*plugin_use)(void);
+
+static void *thread_run(void *unused)
+{
+    plugin_use();
+    sem_post(&used);
+    sem_wait(&closed);
+    return unused;
+}
+
+int main(int argument_count, char **arguments)
+{
+    pthread_t thread;
+    void *plugin = dlopen(arguments[argument_count - 1], RTLD_NOW);
+    if (plugin == NULL)
+        return 1;
+    plugin_use = (void (*)(void))dlsym(plugin, "plugin_use");
+    sem_init(&used, 0, 0);
+    sem_init(&closed, 0, 0);
+    if (plugin_use == NULL || pthread_create(&thread, NULL, thread_run, NULL) != 0)
+        return 2;
+    sem_wait(&used);
+    dlclose(plugin);
+    sem_post(&closed);
+    return pthread_join(thread, NULL);
+}
+"""
 LISTS = """
 cmake_minimum_required(VERSION 3.16)
 project(consumer C CXX)
@@ -62,6 +101,10 @@ add_executable(cxx program_cxx.cc)
 target_link_libraries(cxx hakmem::hakmem)
 add_executable(cxx_static program_cxx.cc)
 target_link_libraries(cxx_static hakmem::static)
+add_library(plugin MODULE plugin.c)
+target_link_libraries(plugin hakmem::static)
+add_executable(host host.c)
+target_link_libraries(host pthread dl)
 """
 
 
@@ -75,7 +118,8 @@ def main():
         prefix, source = os.path.join(folder, "prefix"), os.path.join(folder, "consumer")
         output("cmake", "--install", build, "--prefix", prefix)
         os.mkdir(source)
-        for name, text in (("program.c", PROGRAM), ("program_cxx.cc", PROGRAM_CXX), ("CMakeLists.txt", LISTS)):
+        for name, text in (("program.c", PROGRAM), ("program_cxx.cc", PROGRAM_CXX), ("plugin.c", PLUGIN),
+                           ("host.c", HOST), ("CMakeLists.txt", LISTS)):
             with open(os.path.join(source, name), "w", encoding="utf-8") as file:
                 file.write(text)
         output("cmake", "-S", source, "-B", source + "/build", "-DCMAKE_PREFIX_PATH=" + prefix,
@@ -103,6 +147,7 @@ def main():
 
         for program in programs:
             output(program)  # its failure ends the test with what it said
+        output(os.path.join(source, "build", "host"), os.path.join(source, "build", "libplugin.so"))
         linked = output("ldd", by_pc)
         if not re.search(r"libhakmem\.so\.0 => " + re.escape(libdir), linked):
             breach(f"the program linked by pkg-config does not load the installed library:\n{linked}")
