@@ -225,6 +225,7 @@ static void error_name(struct hak_text *text, int error) {
         { EISDIR, "it is a directory" },         { ENOSPC, "no space left" },       { EROFS, "read-only file system" },
         { EMFILE, "too many open files" },       { ENAMETOOLONG, "name too long" }, { EPERM, "not permitted" },
         { EDQUOT, "quota exceeded" },            { EFBIG, "file too large" },       { EIO, "input/output error" },
+        { ENXIO, "nobody reads it" }, /* a pipe */
     };
     for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (names[i].error == error) {

@@ -52,7 +52,11 @@ int hak_os_open_standing(const char *path) {
     }
     if (!standing)
         return HAK_DESCRIPTOR_NONE;
-    return (int)HAK_SYS4(SYS_openat, AT_FDCWD, path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC, 0);
+    /* a pipe that nobody reads is refused, not waited for; what somebody reads is then written whole */
+    int fd = (int)HAK_SYS4(SYS_openat, AT_FDCWD, path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC | O_NONBLOCK, 0);
+    if (fd >= 0)
+        HAK_SYS3(SYS_fcntl, fd, F_SETFL, O_APPEND);
+    return fd;
 }
 
 const char *hak_os_sandbox_words(int error) {

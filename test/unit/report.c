@@ -215,6 +215,17 @@ static void what_is_no_file_is_written_to_and_stays(void **state) {
     assert_int_equal(folder_files(true), 1);
 }
 
+/* The program's end does not wait for a reader, who may never come. */
+static void a_pipe_that_nobody_reads_is_told(void **state) {
+    (void)state;
+    snprintf(path, sizeof(path), "%s/pipe-alone", folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    process_ends(path, false, false, 1);
+    assert_int_equal(count_of(said, "\n"), 1);
+    assert_non_null(strstr(said, "cannot be written"));
+    assert_int_equal(unlink(path), 0);
+}
+
 static void the_table_is_printed_once_also_after_stderr_was_closed(void **state) {
     (void)state;
     for (int closes = 0; closes < 2; closes++) {
@@ -280,6 +291,7 @@ int main(void) {
         cmocka_unit_test(an_old_file_stays_when_the_new_one_fails),
         cmocka_unit_test(failures_are_one_line),
         cmocka_unit_test(what_is_no_file_is_written_to_and_stays),
+        cmocka_unit_test(a_pipe_that_nobody_reads_is_told),
         cmocka_unit_test(the_table_is_printed_once_also_after_stderr_was_closed),
         cmocka_unit_test(a_file_under_our_copys_number_is_left_alone),
         cmocka_unit_test(a_forked_child_reports_for_itself),
