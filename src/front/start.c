@@ -22,6 +22,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <time.h>
 
 extern char **environ;
@@ -96,9 +97,10 @@ bool hak_start(void) {
 
 static void *background(void *unused) {
     (void)unused;
-    for (;;) {
+    for (unsigned turn = 1;; turn++) {
         struct timespec pause = { 0, 100 * 1000 * 1000 };
         nanosleep(&pause, NULL);
+        if (turn % 10 == 0 && hak_os_is_last_thread()) exit(EXIT_SUCCESS); /* as libc does when the program's last thread ends */
         struct hak_heap *heap = hak_front_heap();
         if (!heap) continue;
         heap->tick = 0;

@@ -86,6 +86,7 @@ bool hak_os_secure(void);             /* AT_SECURE: the environment is not to be
 unsigned hak_os_pid(void);
 unsigned hak_os_tid(void);
 bool hak_os_thread_is_gone(unsigned tid); /* of this process; false if it cannot be known */
+bool hak_os_is_last_thread(void);         /* all that is left but for the process's first, which has ended; false if it cannot be known */
 void hak_os_thread_name(char name[16]); /* of the calling thread */
 
 /* --- time --- */

@@ -70,6 +70,17 @@ void hak_os_note(int fd, const void *bytes, size_t count) {
     if (hak_os_file_takes(fd, count)) hak_os_write(fd, bytes, count);
 }
 
+/* The kernel counts the threads as links of their folder: two more, and the first is one until the process ends. */
+bool hak_os_is_last_thread(void) {
+    enum { LINKS = 2, THREADS = 2 };
+    struct stat folder;
+    char text[512];
+    if (HAK_SYS4(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &folder, 0) != 0 || folder.st_nlink != LINKS + THREADS) return false;
+    if (!hak_os_file_read("/proc/self/stat", text, sizeof text)) return false;
+    const char *name_end = strrchr(text, ')');
+    return name_end && name_end[1] == ' ' && name_end[2] == 'Z';
+}
+
 size_t hak_os_resident_bytes(void) {
     char text[128];
     uint64_t pages;
