@@ -130,6 +130,16 @@ static size_t take_there(size_t count, uint64_t allowed, size_t top, size_t *dir
 
 enum { TURNS_MAX = 200 };
 
+/* From some former top up to here all chunks are foreign, for good: without it each malloc that fails walks the whole window. The top
+ * itself stays, for the sweep walks up to it. */
+static hak_atomic_u64 foreign_end;
+
+static void foreign_pass(uint64_t end) {
+    uint64_t seen = hak_load_relaxed(&foreign_end);
+    while (seen < end && !hak_cas_weak(&foreign_end, &seen, end)) {
+    }
+}
+
 static size_t take_small(size_t count, size_t align, size_t *dirty_granules) {
     uint64_t allowed = align > 1 ? hak_word_multiples((unsigned)align) : ~UINT64_C(0);
     size_t top = hak_load_acquire(&hak_chunk_top);
@@ -138,14 +148,19 @@ static size_t take_small(size_t count, size_t align, size_t *dirty_granules) {
     /* New chunks, past those in other hands and foreign ones; `refused` by the kernel ends it. A chunk has room for many threads:
      * one that somebody maps just now is waited for, some 20 ms at most; he may be gone. */
     unsigned turn = 0;
-    for (size_t number = top; number < hak_region.chunk_count; number++) {
+    size_t passed = hak_load_relaxed(&foreign_end);
+    if (passed < top) passed = top;
+    for (size_t number = passed; number < hak_region.chunk_count; number++) {
         enum hak_ready ready = chunks_reach(number, 1);
         while (ready == HAK_READY_ELSEWHERE && turn < TURNS_MAX && hak_region_in_hands(number)) {
             hak_os_yield(turn++);
             ready = chunks_reach(number, 1);
         }
         if (ready == HAK_READY_REFUSED) break;
-        if (ready == HAK_READY_ELSEWHERE) continue;
+        if (ready == HAK_READY_ELSEWHERE) {
+            if (number == passed && hak_region_is_foreign(number)) foreign_pass(++passed);
+            continue;
+        }
         granule = take_in_chunk(number, (unsigned)count, allowed, dirty_granules);
         if (granule != HAK_NO_GRANULE) return granule;
     }
