@@ -14,7 +14,7 @@ struct hak_region hak_region;
 enum {
     WINDOW_SHIFT_MAX = 40,     /* 1 TiB, but for the option region_gb */
     WINDOW_SHIFT_MIN = 26,     /* 64 MiB */
-    LIMITED_SHIFT_MAX = 36,
+    LIMITED_SHIFT_ENOUGH = 36, /* under RLIMIT_AS rather a smaller window than none */
     PIECE_GRANULES = 4,        /* 256 KiB */
     GROWTH_CHUNKS_MAX = 8,     /* data is mapped in steps that double up to here */
     CHUNKS_MAX = 1 << 18 << 4, /* of 16 TiB */
@@ -300,8 +300,8 @@ bool hak_region_start(size_t wanted_gb) {
     if (limit != SIZE_MAX) {
         hak_region.is_limited = true;
         shift = WINDOW_SHIFT_MIN;
-        while (shift < LIMITED_SHIFT_MAX && ((size_t)1 << shift) < limit) shift++;
-        shift_min = shift;
+        while (shift < WINDOW_SHIFT_MAX && ((size_t)1 << shift) < limit) shift++;
+        shift_min = shift < LIMITED_SHIFT_ENOUGH ? shift : LIMITED_SHIFT_ENOUGH;
     }
     bool is_there = find_place(shift, shift_min);
     hak_store_release(&state, is_there ? started : nobody);

@@ -186,6 +186,24 @@ static void work_in_64_mib(size_t unused)
 }
 static void a_program_starts_and_works_in_64_mib(void) { in_child(work_in_64_mib, 0); }
 
+/* Servers run under limits of more than 64 GiB, too, and what they may have they get. */
+static void work_in_200_gib(size_t unused)
+{
+    (void)unused;
+    limit_set((size_t)200 << 30);
+    execl("/proc/self/exe", "memory_limit", "wide", (char *)NULL);
+    _exit(126);
+}
+static void a_wide_limit_ends_nothing_before_it(void)
+{
+    int mode = 0;
+    FILE *file = fopen("/proc/sys/vm/overcommit_memory", "r");
+    if (file != NULL && fscanf(file, "%d", &mode) == 1 && mode != 2) /* there it is the kernel that refuses */
+        in_child(work_in_200_gib, 0);
+    if (file != NULL)
+        fclose(file);
+}
+
 static void work_with_late_limit(size_t size)
 {
     free(malloc(1));
@@ -225,6 +243,13 @@ int main(int argument_count, char **arguments)
         free_all(&list);
         return EXPECT_RESULT();
     }
+    if (argument_count > 1 && strcmp(arguments[1], "wide") == 0) {
+        size_t count = 0, wanted = (size_t)80 << 10; /* of 1 MiB, untouched */
+        while (count < wanted && malloc((size_t)1 << 20) != NULL)
+            count++;
+        EXPECT_SAY(count == wanted, "%zu MiB", count);
+        return EXPECT_RESULT();
+    }
     if (argument_count > 1) {
         exhaust_and_recover(strtoul(arguments[1], NULL, 10), (size_t)192 << 20);
         return EXPECT_RESULT();
@@ -232,6 +257,7 @@ int main(int argument_count, char **arguments)
     RUN(every_block_size_ends_in_enomem_and_recovers);
     RUN(threads_that_exhaust_memory_together_recover);
     RUN(a_program_starts_and_works_in_64_mib);
+    RUN(a_wide_limit_ends_nothing_before_it);
     RUN(a_limit_set_late_is_no_harm);
     RUN(a_block_that_cannot_become_smaller_stays);
     return EXPECT_RESULT();
