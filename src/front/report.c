@@ -236,6 +236,7 @@ static void error_name(struct hak_text *text, int error) {
 }
 
 HAK_COLD void hak_report_failure_say(const char *what, const char *path, int error) {
+    if (hak_command_is_over(path, error)) return;
     char bytes[PATH_BYTES_MAX + 192];
     struct hak_text text = HAK_TEXT(bytes);
     hak_text_format(&text, "hakmem: %s: ", what);

@@ -333,7 +333,7 @@ HAK_EARLY void hak_learn_end(void) {
     if (!hak_options.policy[0] || !is_on() || !hak_policy_path(path, sizeof path) || !lock_try()) return;
     int error = policy_store(path, false);
     unlock();
-    if (!error) return;
+    if (!error || hak_command_is_over(path, error)) return;
     char bytes[192];
     struct hak_text text = HAK_TEXT(bytes);
     hak_text_format(&text, "cannot be written: %s%s", hak_policy_error(error), hak_os_sandbox_words(error));

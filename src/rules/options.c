@@ -14,6 +14,7 @@
 #include "os/os.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define HAK_OPTION(id, usual, least, most, when, what)                          \
     HAK_STATIC((least) <= (usual) && (usual) <= (most));                        \
@@ -312,4 +313,8 @@ HAK_EXPORT size_t hak_option_get(const char *name, char *bytes, size_t count) {
     else if (row)
         hak_text_u64(&text, __atomic_load_n(number_of(row), __ATOMIC_RELAXED));
     return hak_text_end(&text);
+}
+
+bool hak_command_is_over(const char *path, int error) {
+    return (error == ENOENT || error == -ENOENT) && strstr(path, "/hakmem-run."); /* tools/hakmem/src/cmd/run.rs */
 }

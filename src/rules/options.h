@@ -58,6 +58,10 @@ bool hak_option_steer(unsigned index, uint64_t value);
 /* The row of a name, with or without HAKMEM_, in either case; HAK_OPTION_COUNT: there is none. */
 unsigned hak_option_index(const char *name);
 
+/* The file could not be written because the folder that a `hakmem run` had made for it is gone: that command is over, and nobody
+ * misses what a process that outlives it had to say. `error` is an errno, of either sign. */
+bool hak_command_is_over(const char *path, int error);
+
 /* Takes the HAKMEM_* variables of the environment (which may be NULL), once, before a second thread is there.
  * What is wrong is said on one line each, and the default stands. In a program that runs with more rights than
  * its caller the environment is ignored. */

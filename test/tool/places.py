@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 
 from seeing_lib import Bench, check
 
@@ -101,8 +102,20 @@ def main():
         ran = bench.hakmem("run", "--record", bench.path("on.hakprof"), "--", sys.executable, "-c",
                            "import subprocess, time\n"
                            "for _ in range(2): subprocess.Popen(['sleep', '5'], stdout=-3, stderr=-3)\ntime.sleep(0.5)\n")
-        check("hakmem: 2 processes that it started go on, and are not in the profile; `hakmem record -p PID` records them\n"
+        check("hakmem: 2 processes that it started go on, and their ends are not seen here; `hakmem record -p PID` records them\n"
               in ran.stderr, "processes that outlive it are said: " + ran.stderr)
+        said = bench.path("said")
+        bench.hakmem("run", "--record", bench.path("left.hakprof"), "--report", "--", sys.executable, "-c",
+                     "import subprocess, sys\n"
+                     f"subprocess.Popen([sys.executable, '-c', 'import sys; sys.stdin.read(); print(1)'], stdin=subprocess.PIPE, "
+                     f"stdout=open('{said}', 'w'), stderr=-2)\n")
+        for _ in range(100):
+            if os.path.getsize(said):
+                break
+            time.sleep(0.1)
+        time.sleep(1)
+        with open(said, encoding="utf-8") as text:
+            check(text.read() == "1\n", "and they are silent about the folder that is gone")
 
 
 main()

@@ -158,6 +158,7 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
     if let Some(path) = &arguments.record {
         folder.profiles_write(path, &outcome, obstacle, last_look, left_count);
     }
+    folder.outliving_say();
     if arguments.report.is_some() {
         text::line_to_stderr(summary::summary(&run).trim_end());
     } else if let (Err(reason), true) = (&stats, json_path.is_some()) {
@@ -331,7 +332,7 @@ impl ReportFolder {
         // Absolute: the program may change its folder.
         let absolute =
             fs::canonicalize(&place).map_err(|error| refused(crate::system::error_text(&error)))?;
-        let outer = folder_new(&absolute.join("hakmem-XXXXXX")).map_err(refused)?;
+        let outer = folder_new(&absolute.join("hakmem-run.XXXXXX")).map_err(refused)?;
         let mut folder = ReportFolder { path: outer.clone(), outer, kept: Vec::new() };
         // What root starts may change its user (a server's workers do): it may leave files here, and neither list nor
         // replace anybody's. Who was not started here does not know the inner folder's name, and cannot put others in.
@@ -356,11 +357,11 @@ impl ReportFolder {
         let line = match pids.as_slice() {
             [] => return,
             [pid] => format!(
-                "1 process that it started goes on, and is not in the profile; \
+                "1 process that it started goes on, and its end is not seen here; \
                  `hakmem record -p {pid}` records it"
             ),
             _ => format!(
-                "{} processes that it started go on, and are not in the profile; \
+                "{} processes that it started go on, and their ends are not seen here; \
                  `hakmem record -p PID` records them",
                 text::count(pids.len() as u64)
             ),
@@ -501,7 +502,6 @@ impl ReportFolder {
             };
             line.iter().for_each(|line| text::line_to_stderr(&format!("hakmem: {line}")));
         }
-        self.outliving_say();
         if left_count > 0 {
             let children = text::counted(left_count, "other process", "other processes");
             text::line_to_stderr(&format!(
@@ -542,7 +542,7 @@ fn folder_new(template: &Path) -> Result<PathBuf, String> {
 
 impl Drop for ReportFolder {
     fn drop(&mut self) {
-        // A child that ends later finds no folder, and says so itself.
+        // A child that ends later finds no folder; the library knows by its name that nobody misses what it had.
         if self.kept.is_empty() {
             let _ = fs::remove_dir_all(&self.outer);
             return;
