@@ -174,6 +174,18 @@ def what_is_not_believed_is_told_and_left(folder, program, text):
         said = run(program, "0.1", HAKMEM_POLICY=path)
         expect("it belongs to another user" in said, said)
         os.unlink(path)
+        own = os.path.join(folder, "own")  # a daemon's, which root starts and which then changes its user
+        os.mkdir(own, 0o755)
+        os.chown(own, 12345, 12345)
+        path_own = os.path.join(own, "policy")
+        with open(path_own, "w", encoding="ascii") as file:
+            file.write(text)
+        os.chown(path_own, 12345, 12345)
+        said = run(program, "0.1", HAKMEM_POLICY=path_own, HAKMEM_EVO_POLICY="frozen")
+        expect(said == "", said)
+        os.chmod(own, 0o757)
+        said = run(program, "0.1", HAKMEM_POLICY=path_own, HAKMEM_EVO_POLICY="frozen")
+        expect("it belongs to another user" in said, said)
     said = run(program, "0.1", HAKMEM_EVO_POLICY="sometimes")
     expect(said == "hakmem: HAKMEM_EVO_POLICY=sometimes is none of auto, learn, canary, frozen, off; the default frozen is used\n", said)
 
