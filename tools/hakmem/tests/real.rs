@@ -115,8 +115,8 @@ fn tool_and_library_agree_on_what_is_a_value() {
         ("stats", "HAKMEM_STATS", "2", false),
         ("crash-report", "HAKMEM_CRASH_REPORT", "yes", true),
         ("crash-report", "HAKMEM_CRASH_REPORT", "", false),
-        ("word-bytes", "HAKMEM_WORD_BYTES", "65536", true),
-        ("word-bytes", "HAKMEM_WORD_BYTES", "65537", false),
+        ("word-bytes", "HAKMEM_WORD_BYTES", "262144", true),
+        ("word-bytes", "HAKMEM_WORD_BYTES", "262145", false),
         ("word-bytes", "HAKMEM_WORD_BYTES", "8k", false),
         ("word-bytes", "HAKMEM_WORD_BYTES", "18446744073709551616", false),
     ] {
