@@ -316,5 +316,5 @@ HAK_EXPORT size_t hak_option_get(const char *name, char *bytes, size_t count) {
 }
 
 bool hak_command_is_over(const char *path, int error) {
-    return (error == ENOENT || error == -ENOENT) && strstr(path, "/hakmem-run."); /* tools/hakmem/src/cmd/run.rs */
+    return (error == ENOENT || error == -ENOENT) && strstr(path, "/hakmem-run."); /* tools/hakmem/src/cmd/reports.rs */
 }

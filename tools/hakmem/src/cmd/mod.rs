@@ -12,6 +12,7 @@ pub mod pins;
 pub mod policy;
 pub mod pprof;
 pub mod record;
+pub mod reports;
 pub mod run;
 
 use std::path::PathBuf;
