@@ -138,6 +138,16 @@ static void event_current(struct hak_heap *heap, struct hak_slab *slab, struct h
     }
 }
 
+/* How many frees from here on. Where an eighth is held most pages still are, if many blocks share one; where a quarter of that is, most
+ * are free, and so on down to a block for every fourth page: what is not seen then, until the slab is empty, is little. So it is where few
+ * pages were ever used. */
+static uint32_t until_next_look(const struct hak_slab *slab, uint32_t out) {
+    const struct hak_class *class = hak_slab_class(slab);
+    uint32_t eighth = class->capacity / 8u, few = 1u << (class->slab_shift - slab->page_shift) >> 2;
+    if (out > eighth) return out - eighth;
+    return out > few && (uint32_t)slab->frontier * class->block_bytes >> slab->page_shift > few ? out - out / 4 : out;
+}
+
 static void event_partial(struct hak_heap *heap, struct hak_slab *slab, struct hak_row *row, uint32_t out) {
     if (out == 0) {
         hak_row_arm(row, 0, 0);
@@ -145,8 +155,7 @@ static void event_partial(struct hak_heap *heap, struct hak_slab *slab, struct h
         hak_event_finish(heap, slab);
         return;
     }
-    uint32_t eighth = hak_slab_class(slab)->capacity / 8u;
-    hak_row_arm(row, out, out > eighth ? out - eighth : out);
+    hak_row_arm(row, out, until_next_look(slab, out));
     if (hak_slab_claim(slab)) {
         size_t bytes = 0;
         hak_slab_estimate_claimed(slab, &heap->free_sum);

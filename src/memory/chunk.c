@@ -86,16 +86,29 @@ static enum hak_ready chunks_reach(size_t number, size_t count) {
 
 /* The granules of `mask` were just taken: how many of them are dirty. */
 static size_t note_take(struct hak_chunk *chunk, uint64_t mask) {
-    uint64_t dirty = hak_load_relaxed(&chunk->dirty) & mask;
-    uint64_t returned = hak_load_relaxed(&chunk->ever) & mask & ~dirty;
-    size_t count = hak_word_count(dirty);
+    size_t count = hak_word_count(hak_load_relaxed(&chunk->dirty) & mask);
     hak_free_note(-(int64_t)count * HAK_GRANULE_BYTES, hak_word_count(mask));
     if (hak_load_relaxed(&chunk->cold) & mask) hak_and(&chunk->cold, ~mask); /* used between two sweeps */
-    if (returned) {
-        hak_and(&chunk->ever, ~mask);
-        hak_purge_note_retouch((uint64_t)hak_word_count(returned) * HAK_GRANULE_BYTES, hak_load_relaxed(&chunk->returned_ms));
-    }
     return count;
+}
+
+uint64_t hak_chunk_returned_once(struct hak_chunk *chunk, uint64_t mask) {
+    uint64_t ever = hak_load_relaxed(&chunk->ever) & mask;
+    if (HAK_UNLIKELY(ever != 0)) hak_and(&chunk->ever, ~mask);
+    return ever & ~hak_load_relaxed(&chunk->dirty);
+}
+
+/* The whole span is about to be used: what of it went back once is touched again. */
+static void note_again(size_t granule, size_t count) {
+    while (count > 0) {
+        struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
+        unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
+        unsigned part = count < HAK_CHUNK_GRANULES - first ? (unsigned)count : HAK_CHUNK_GRANULES - first;
+        uint64_t again = hak_chunk_returned_once(chunk, hak_word_mask(first, part));
+        if (again) hak_purge_note_retouch((uint64_t)hak_word_count(again) * HAK_GRANULE_BYTES, hak_load_relaxed(&chunk->returned_ms));
+        granule += part;
+        count -= part;
+    }
 }
 
 static size_t take_in_chunk(size_t number, unsigned count, uint64_t starts_allowed, size_t *dirty_granules) {
@@ -243,7 +256,7 @@ static HAK_COLD void give_unmapped(size_t granule, size_t count) {
     if (granule + count > from) hak_span_give(from, granule + count - from, HAK_SPAN_AS_IT_WAS);
 }
 
-size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules) {
+static size_t span_take(size_t count, size_t align, size_t *dirty_granules) {
     HAK_ASSERT(count > 0 && (align & (align - 1)) == 0);
     for (;;) {
         size_t granule = count <= HAK_CHUNK_GRANULES && align <= HAK_CHUNK_GRANULES
@@ -257,8 +270,14 @@ size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules) {
     }
 }
 
+size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules) {
+    size_t granule = span_take(count, align, dirty_granules);
+    if (granule != HAK_NO_GRANULE) note_again(granule, count);
+    return granule;
+}
+
 size_t hak_span_take_dense(size_t count, size_t *dirty_granules) {
-    size_t granule = hak_span_take(count, 1, dirty_granules);
+    size_t granule = span_take(count, 1, dirty_granules);
     if (granule == HAK_NO_GRANULE || *dirty_granules == count) return granule;
     uint64_t mask = hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES), (unsigned)count);
     *dirty_granules += hak_word_count(hak_huge_grow(granule / HAK_CHUNK_GRANULES, mask));
@@ -321,7 +340,10 @@ bool hak_span_extend(size_t granule, size_t count, size_t more) {
         note_take(hak_chunk_at(number), mask);
         at += part;
     }
-    if (hak_region_map_pieces(end, more) == HAK_READY) return true;
-    give_unmapped(end, more);
-    return false;
+    if (hak_region_map_pieces(end, more) != HAK_READY) {
+        give_unmapped(end, more);
+        return false;
+    }
+    note_again(end, more);
+    return true;
 }

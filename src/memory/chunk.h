@@ -65,8 +65,12 @@ size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules);
 /* Would that be, of up to 64 granules, memory of which nothing is resident? A guess: others take and give meanwhile. */
 bool hak_span_next_is_clean(size_t count);
 
-/* The same for a slab, whose pages will all be used: up to 64 granules, possibly in huge pages. */
+/* The same for a slab: up to 64 granules, possibly in huge pages. Its pages are used one by one, and who does that says which of
+ * them went back once (hak_chunk_returned_once, slab/slab.c). */
 size_t hak_span_take_dense(size_t count, size_t *dirty_granules);
+
+/* Those of the granules of `mask`, which the caller has taken, that went back to the kernel and were not used since; forgets it. */
+uint64_t hak_chunk_returned_once(struct hak_chunk *chunk, uint64_t mask);
 
 /* Do the granules, which the caller has taken, all read as zeros? */
 bool hak_span_is_blank(size_t granule, size_t count);

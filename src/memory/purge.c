@@ -58,12 +58,27 @@ static void keep_age(void) {
     for (unsigned i = 0; i < sizeof sums / sizeof *sums; i++) hak_store_relaxed(sums[i], hak_load_relaxed(sums[i]) / 2);
 }
 
-/* Twice the peak, for sizes vary; the next window takes back what was too much. A bound that the user set stands. */
-static void keep_raise(uint64_t now_ms) {
-    uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes), peak = positive(hak_load_relaxed(&hak_purge.free_peak_bytes));
-    keep_begin();
-    hak_store_relaxed(&hak_purge.keep_ms, now_ms);
-    if (2 * peak > keep && !hak_option_is_pinned(HAK_O_free_max_mb)) hak_store_relaxed(&hak_purge.keep_bytes, 2 * peak);
+/* What the program took of its free memory, and a quarter, for sizes vary. Not what is free: where sizes drift, most of that is never
+ * wanted again. */
+static uint64_t keep_wanted(void) {
+    uint64_t drawn = positive(hak_load_relaxed(&hak_purge.drawn_bytes));
+    return drawn + drawn / 4;
+}
+
+/* A bound that the user set stands. */
+static void keep_raise(uint64_t wanted) {
+    if (wanted > hak_load_relaxed(&hak_purge.keep_bytes) && !hak_option_is_pinned(HAK_O_free_max_mb))
+        hak_store_relaxed(&hak_purge.keep_bytes, wanted);
+}
+
+/* Of `returned` bytes so many were touched again: by the pages, not by how much is free, for that may stay as it is while what is freed
+ * in one class goes back and is wanted there a moment later. */
+static void keep_judge_pages(uint64_t returned, uint64_t again) {
+    uint64_t bound = hak_purge_bound();
+    if (returned < bound / 2 || again * 4 <= returned * 3) return;
+    hak_store_relaxed(&hak_purge.enforced_bytes, 0);
+    hak_store_relaxed(&hak_purge.enforced_retouched_bytes, 0);
+    keep_raise(bound + bound / 2);
 }
 
 static void delay_raise(uint64_t now_ms) {
@@ -82,10 +97,15 @@ void hak_purge_note_retouch(uint64_t bytes, uint32_t stamp) {
     bool by_sweep = stamp & 1;
     hak_add(&hak_purge.judged_retouched_bytes, bytes);
     uint64_t returned = hak_load_relaxed(by_sweep ? &hak_purge.swept_bytes : &hak_purge.enforced_bytes);
+    hak_free_watch(hak_load_relaxed(&hak_purge.free_bytes));
     uint64_t again = hak_add(by_sweep ? &hak_purge.swept_retouched_bytes : &hak_purge.enforced_retouched_bytes, bytes) + bytes;
     if (returned < JUDGED_BYTES_MIN || again * 5 <= returned) return;
-    if (by_sweep) delay_raise(now);
-    else keep_raise(now);
+    if (by_sweep) {
+        delay_raise(now);
+        return;
+    }
+    keep_raise(keep_wanted());
+    keep_judge_pages(returned, again);
 }
 
 uint64_t hak_purge_delay_ms(void) {
@@ -97,15 +117,14 @@ uint64_t hak_purge_delay_ms(void) {
 static void keep_judge(void) {
     uint64_t now = hak_os_clock_ms();
     if (now - hak_load_relaxed(&hak_purge.keep_ms) > KEEP_WINDOW_MS) {
-        uint64_t breathed = positive(hak_load_relaxed(&hak_purge.free_peak_bytes) - hak_load_relaxed(&hak_purge.free_low_bytes));
-        uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes), wanted = breathed + breathed / 4;
+        uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes), wanted = keep_wanted();
         if (wanted < keep / 2) wanted = keep < 1 << 20 ? 0 : keep / 2;
         if (wanted < keep) hak_store_relaxed(&hak_purge.keep_bytes, wanted);
         if (now - hak_load_relaxed(&hak_purge.returned_ms) >= RETOUCH_MS) keep_begin();
         else keep_age();
         int64_t free_bytes = hak_free_unpurged(hak_load_relaxed(&hak_purge.free_bytes));
         hak_store_relaxed(&hak_purge.free_peak_bytes, free_bytes);
-        hak_store_relaxed(&hak_purge.free_low_bytes, free_bytes);
+        hak_store_relaxed(&hak_purge.drawn_bytes, 0);
         hak_store_relaxed(&hak_purge.keep_ms, now);
     }
     if (hak_load_relaxed(&hak_purge.delay_ms) && now - hak_load_relaxed(&hak_purge.delay_since_ms) > DELAY_HOLDS_MS) {

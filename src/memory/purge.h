@@ -2,10 +2,11 @@
  *
  * Owns:      the sums of free resident bytes and used granules, the bound, and `keep`.
  * Threads:   any; sums are relaxed atomics, changed on slow paths only.
- * The bound: free memory that is resident stays under max(free_max_mb, used / free_share, keep). When more than a fifth
- *            of what the bound returned is touched again within a second, `keep` rises at once over the recent peak of free
- *            memory; what the sweep returned says nothing of the bound. Every two seconds it falls, by half at most, towards what
- *            free memory breathed in them: its highest less its lowest. What was kept and never needed goes; what comes and goes stays.
+ * The bound: free memory that is resident stays under max(free_max_mb, used / free_share, keep). While more than a fifth
+ *            of what the bound returned is touched again within a second, `keep` rises to what the program drew from free memory, its
+ *            fall from a peak, and a quarter; and by half when three quarters are touched again, for then it is classes that want
+ *            their own pages back. What the sweep returned says nothing of the bound. Every two seconds it falls, by half at most,
+ *            to what was drawn in them. What was kept and never needed goes; what comes and goes stays.
  * The delay: of the sweep, purge_delay_ms. It doubles, to 4 s at most, when what the sweep returned is touched again
  *            within a second, and falls back after half a minute without that.
  */
@@ -23,7 +24,8 @@ struct hak_purge {
     hak_atomic_i64 absent_bytes;     /* of these, pages of slabs that are not resident: returned or never used */
     HAK_ALIGNED(HAK_LINE) hak_atomic_u64 keep_bytes;
     hak_atomic_u32 halvings;         /* of the bound, but for keep: learnt (memory/spare.h) */
-    hak_atomic_i64 free_peak_bytes, free_low_bytes; /* in this window of two seconds, of hak_free_unpurged() */
+    hak_atomic_i64 free_peak_bytes;  /* in this window of two seconds, of hak_free_unpurged() */
+    hak_atomic_i64 drawn_bytes;      /* in it, the furthest that it fell from a peak */
     hak_atomic_u64 judged_returned_bytes, judged_retouched_bytes; /* since keep was last judged */
     hak_atomic_u64 enforced_bytes, enforced_retouched_bytes; /* of these, because the bound was broken */
     hak_atomic_u64 keep_ms;          /* when the window began */
@@ -41,13 +43,15 @@ HAK_INLINE int64_t hak_free_unpurged(int64_t free_bytes) {
     return away > 0 ? free_bytes + away : free_bytes;
 }
 
+/* Plain maxima: who is lost between load and store comes again. */
+HAK_INLINE void hak_free_watch(int64_t free_bytes) {
+    int64_t now = hak_free_unpurged(free_bytes), drawn = hak_load_relaxed(&hak_purge.free_peak_bytes) - now;
+    if (drawn < 0) hak_store_relaxed(&hak_purge.free_peak_bytes, now);
+    if (drawn > hak_load_relaxed(&hak_purge.drawn_bytes)) hak_store_relaxed(&hak_purge.drawn_bytes, drawn);
+}
+
 HAK_INLINE void hak_free_note_plain(int64_t bytes, int64_t used_granules) {
-    if (bytes) {
-        int64_t now = hak_free_unpurged(hak_add(&hak_purge.free_bytes, bytes) + bytes);
-        /* plain maxima and minima: who is lost between load and store comes again */
-        if (bytes < 0 && now < hak_load_relaxed(&hak_purge.free_low_bytes)) hak_store_relaxed(&hak_purge.free_low_bytes, now);
-        if (bytes > 0 && now > hak_load_relaxed(&hak_purge.free_peak_bytes)) hak_store_relaxed(&hak_purge.free_peak_bytes, now);
-    }
+    if (bytes) hak_free_watch(hak_add(&hak_purge.free_bytes, bytes) + bytes);
     if (used_granules) hak_add(&hak_purge.used_granules, used_granules);
 }
 

@@ -62,7 +62,8 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->cold = 0;
     slab->frontier = 0;
     hak_store_relaxed(&slab->noted, 0);
-    slab->returned_once = 0;
+    uint64_t mask = hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES), class->granules);
+    slab->returned_once = hak_chunk_returned_once(hak_chunk_at(number), mask) ? HAK_RETURNED_BEFORE : 0;
     struct hak_row *row = hak_slab_row(slab);
     row->start = hak_slab_start(slab);
     row->slab = slab;
@@ -360,7 +361,7 @@ static size_t pages_return(struct hak_slab *slab, uint64_t pages, bool by_sweep)
     slab->returned |= done;
     hak_absent_note((int64_t)hak_word_count(done) << shift);
     slab->cold &= ~done;
-    slab->returned_once = 1;
+    slab->returned_once |= HAK_RETURNED_SINCE;
     size_t granule = hak_slab_granule(slab);
     hak_store_relaxed(&hak_chunk_at(granule / HAK_CHUNK_GRANULES)->returned_ms, hak_purge_stamp(by_sweep));
     return (size_t)hak_word_count(done) << shift;

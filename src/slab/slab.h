@@ -38,6 +38,8 @@ HAK_INLINE void hak_row_arm(struct hak_row *row, uint32_t out, uint32_t countdow
     row->bias = (int32_t)(out - countdown);
 }
 
+enum hak_slab_returned { HAK_RETURNED_SINCE = 1 /* it was cut */, HAK_RETURNED_BEFORE = 2 /* and not used until then */ };
+
 enum hak_slab_place {
     HAK_SLAB_NONE,    /* not live */
     HAK_SLAB_CURRENT, /* its heap takes words from it */
@@ -63,7 +65,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
     uint8_t class_index;
     uint8_t last_word;                    /* the one whose bits may not all be blocks */
     uint16_t owner_line, remote_line;     /* where its rows are among the chunk's lines */
-    uint8_t returned_once;                /* under claim: pages of it went back since it was cut */
+    uint8_t returned_once;                /* under claim: pages of it went back: enum hak_slab_returned */
     uint8_t page_shift;                   /* hak_slab_page_shift() of its class */
     uint16_t frontier;                    /* a hint: blocks from here on were not handed out since it was cut */
     union {                               /* one load asks for both */
@@ -240,7 +242,7 @@ HAK_INLINE void hak_slab_turn_claimed(struct hak_slab *slab, const struct hak_ro
 
 /* Of the pages up to the frontier, those that are not resident; of the others perhaps some. */
 HAK_INLINE uint64_t hak_slab_absent_claimed(const struct hak_slab *slab) {
-    return slab->returned & -(uint64_t)slab->returned_once;
+    return slab->returned & -(uint64_t)(slab->returned_once & HAK_RETURNED_SINCE);
 }
 
 /* What hak_slab_take_claimed does where nothing is in the way: the word at the cursor, not the slab's last, has a whole window

@@ -231,6 +231,31 @@ static void lists_keep_every_slab_that_was_pushed(void **state) {
     AUDIT();
 }
 
+/* Of a slab whose blocks die at random an eighth is left when hardly a page is free yet: it is looked at again before it is empty. */
+static void a_slab_is_looked_at_again_below_an_eighth(void **state) {
+    (void)state;
+    enum { PAGE = 4096, BLOCK = 512, EACH = PAGE / BLOCK };
+    unsigned c = 1;
+    while (hak_classes[c].block_bytes != BLOCK) c++;
+    unsigned capacity = hak_classes[c].capacity, pages = capacity / EACH;
+    hak_options.free_max_mb = 0;
+    hak_options.free_share = 1000000; /* each free page breaks the bound */
+    struct hak_heap *heap = heap_make();
+    struct hak_slab *slab = slab_fill(heap, c);
+    for (unsigned row = 0; row < EACH - 1; row++) /* each page keeps one block */
+        for (unsigned page = 0; page < pages; page++) block_give(heap, blocks[page * EACH + row]);
+    assert_int_equal(slab->returned, 0);
+    unsigned given = 0; /* pages */
+    for (; given < pages - pages / 4; given++) block_give(heap, blocks[given * EACH + EACH - 1]);
+    assert_true(hak_word_count(slab->returned) >= given / 2);
+    for (; given < pages; given++) block_give(heap, blocks[given * EACH + EACH - 1]);
+    block_give(heap, blocks[capacity]);
+    hak_options.free_max_mb = 6;
+    hak_options.free_share = 8;
+    heap_end(heap);
+    AUDIT();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(full_slab_returns_after_an_eighth_is_freed),
@@ -239,6 +264,7 @@ int main(void) {
         cmocka_unit_test(last_free_of_a_current_slab_is_seen),
         cmocka_unit_test(an_empty_current_slab_ends_when_free_memory_breaks_its_bound),
         cmocka_unit_test(the_word_in_use_goes_back_though_a_third_thread_is_at_the_slab),
+        cmocka_unit_test(a_slab_is_looked_at_again_below_an_eighth),
         cmocka_unit_test(an_end_that_meets_a_claim_is_put_off),
         cmocka_unit_test(a_bins_word_goes_back_to_its_slab),
         cmocka_unit_test(lists_keep_every_slab_that_was_pushed),

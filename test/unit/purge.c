@@ -30,7 +30,7 @@ static void keep_set(uint64_t bytes) {
     hak_store_relaxed(&hak_purge.keep_bytes, bytes);
     hak_store_relaxed(&hak_purge.keep_ms, hak_os_clock_ms());
     hak_store_relaxed(&hak_purge.free_peak_bytes, free_now());
-    hak_store_relaxed(&hak_purge.free_low_bytes, free_now());
+    hak_store_relaxed(&hak_purge.drawn_bytes, 0);
     hak_store_relaxed(&hak_purge.judged_returned_bytes, 0);
     hak_store_relaxed(&hak_purge.judged_retouched_bytes, 0);
     hak_store_relaxed(&hak_purge.enforced_bytes, 0);
@@ -169,6 +169,51 @@ static void what_comes_and_goes_stays_and_what_only_lies_there_goes(void **state
     hak_purge_spans(0);
 }
 
+/* A program whose sizes drift frees for good while it takes: the third that is touched again does not tell of the rest. It held 200 MB beside
+ * 64 that were live. */
+static void what_is_never_drawn_is_not_kept(void **state) {
+    (void)state;
+    hak_purge_spans(0);
+    keep_set(0);
+    int64_t before = free_now();
+    for (unsigned round = 0; round < 40; round++) {
+        hak_free_note(8 * MIB, 0);
+        hak_add(&hak_purge.free_bytes, -(int64_t)(5 * MIB)); /* as purge.c counts what goes back */
+        hak_add(&hak_purge.judged_returned_bytes, 5 * MIB);
+        hak_add(&hak_purge.enforced_bytes, 5 * MIB);
+        hak_purge_note_retouch(2 * MIB, hak_purge_stamp(false));
+    }
+    assert_int_equal(hak_load_relaxed(&hak_purge.drawn_bytes), 2 * MIB); /* though 240 were free, had none gone back */
+    assert_int_equal(hak_load_relaxed(&hak_purge.keep_bytes), 2 * MIB + MIB / 2);
+    hak_add(&hak_purge.free_bytes, before - free_now());
+    keep_set(0);
+}
+
+/* Classes that take turns want their own pages back, while as much is free as ever. */
+static void keep_rises_by_half_when_nearly_all_is_touched_again(void **state) {
+    (void)state;
+    hak_purge_spans(0);
+    keep_set(0);
+    uint64_t bound = hak_purge_bound();
+    for (unsigned round = 0; round < 5; round++) {
+        for (unsigned quarter = 1; quarter <= 4; quarter++) { /* of what went back; of a whole bound half would do */
+            assert_int_equal(hak_purge_bound(), bound);
+            if (quarter == 1) {
+                hak_add(&hak_purge.judged_returned_bytes, bound);
+                hak_add(&hak_purge.enforced_bytes, bound);
+            }
+            hak_purge_note_retouch(bound / 4 - 4096 * (quarter == 3), hak_purge_stamp(false));
+            if (quarter == 3) assert_int_equal(hak_purge_bound(), bound);
+        }
+        bound += bound / 2;
+        assert_int_equal(hak_purge_bound(), bound);
+        assert_int_equal(hak_load_relaxed(&hak_purge.enforced_bytes), 0); /* the next rise is judged by what goes back from now on */
+        hak_store_relaxed(&hak_purge.free_peak_bytes, free_now());
+        hak_store_relaxed(&hak_purge.drawn_bytes, 0);
+    }
+    keep_set(0);
+}
+
 /* 32 threads that gave each other blocks of 1 MB in all held 140 MB: whoever says how much may stay is obeyed. The option stays
  * set: the last test of its program. */
 static void a_bound_that_the_user_set_does_not_rise(void **state) {
@@ -268,6 +313,8 @@ int main(void) {
         cmocka_unit_test(excess_is_returned_down_to_half_the_bound),
         cmocka_unit_test(only_what_stayed_free_goes_with_a_sweep),
         cmocka_unit_test(keep_rises_at_the_first_return_that_is_touched_again_at_once),
+        cmocka_unit_test(what_is_never_drawn_is_not_kept),
+        cmocka_unit_test(keep_rises_by_half_when_nearly_all_is_touched_again),
         cmocka_unit_test(what_went_back_long_ago_does_not_raise_keep),
         cmocka_unit_test(what_comes_and_goes_stays_and_what_only_lies_there_goes),
         cmocka_unit_test(the_sweep_waits_longer_when_it_was_too_early),
