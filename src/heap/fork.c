@@ -99,9 +99,9 @@ static void slab_rebuild(struct hak_heap *heap, struct hak_slab *slab) {
 
 static void heap_to_list(struct hak_heap *heap, void *survivor) {
     if (heap == survivor || hak_load_relaxed(&heap->epoch) == hak_load_relaxed(&hak_epoch)) return;
-    hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch));
     hak_batch_flush(heap);
     hak_kept_flush_vanished(heap);
+    hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch)); /* last: from here on others may steal what it keeps */
     hak_heap_dead_give(heap);
 }
 
@@ -122,7 +122,7 @@ HAK_COLD void hak_fork_rebuild(struct hak_heap *survivor) {
                 if (count == 0) continue;
                 hak_row_arm(row, hak_row_out(row) - count, 0);
                 hak_event(survivor, slab);
-            } else if (hak_load_relaxed(&owner->epoch) != epoch) {
+            } else if (owner && hak_load_relaxed(&owner->epoch) != epoch) { /* NULL: it ended since we looked, and its chunk with it */
                 slab_rebuild(owner, slab);
             }
         }

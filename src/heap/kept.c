@@ -81,7 +81,7 @@ void hak_kept_flush_vanished(struct hak_heap *heap) {
 void hak_kept_steal(struct hak_heap *heap) {
     struct hak_kept *kept = &heap->kept;
     uint32_t epoch = hak_load_relaxed(&hak_epoch), nobody = 0;
-    if (!hak_load_relaxed(&kept->bytes) || hak_load_relaxed(&heap->epoch) != epoch) return; /* fork.c has those of the parent */
+    if (hak_load_acquire(&heap->epoch) != epoch || !hak_load_relaxed(&kept->bytes)) return; /* fork.c has those of the parent */
     if (!hak_cas(&kept->thief, &nobody, epoch)) return;
     if (hak_os_barrier() && !hak_load_acquire(&kept->busy)) list_flush(heap, false);
     hak_store_release(&kept->thief, 0);

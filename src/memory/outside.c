@@ -26,15 +26,15 @@ static size_t row_find(const void *block) {
 }
 
 /* Whatever lies in the window's range would be taken for its own one day: free() asks the records first. */
-static bool meets_window(uintptr_t start, size_t bytes) {
+bool hak_outside_meets_window(uintptr_t start, size_t bytes) {
     uintptr_t end = hak_window.base + hak_region.chunk_count * HAK_CHUNK_BYTES;
     return start < end && start + bytes > (uintptr_t)hak_region.fork_page;
 }
 
 /* The kernel's own choice; once it has come down to the window, a place below that. */
-static char *map_apart(size_t bytes) {
+char *hak_outside_map(size_t bytes) {
     char *start = hak_os_map(bytes);
-    if (!start || !meets_window((uintptr_t)start, bytes)) return start;
+    if (!start || !hak_outside_meets_window((uintptr_t)start, bytes)) return start;
     hak_os_unmap(start, bytes);
     uintptr_t end = (uintptr_t)hak_region.fork_page, lowest = hak_round_up(bytes, HAK_GRANULE_BYTES) + HAK_GRANULE_BYTES;
     for (uintptr_t step = hak_round_up(bytes, HAK_GRANULE_BYTES); end >= lowest + step; end -= step, step *= 2)
@@ -46,7 +46,7 @@ void *hak_outside_take(size_t bytes, size_t align) {
     size_t page = hak_os_page_bytes(), slack = align > page ? align : 0;
     if (bytes > PTRDIFF_MAX - page - slack) return NULL;
     bytes = hak_round_up(bytes, page);
-    char *start = map_apart(bytes + slack);
+    char *start = hak_outside_map(bytes + slack);
     if (!start) return NULL;
     char *block = (char *)hak_round_up((uintptr_t)start, align > page ? align : page);
     if (block > start) hak_os_unmap(start, (size_t)(block - start));

@@ -19,4 +19,8 @@ bool hak_outside_give(void *block);                 /* false: none of ours */
 hak_atomic_u32 *hak_outside_number(const void *block);
 extern void (*hak_outside_on_end)(uint32_t number);
 
+/* A mapping that does not lie where the window is or may come to; and does one? */
+char *hak_outside_map(size_t bytes);
+bool hak_outside_meets_window(uintptr_t start, size_t bytes);
+
 #endif

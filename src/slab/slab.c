@@ -223,7 +223,7 @@ HAK_INLINE uint64_t word_ready(const struct hak_slab *slab, const struct hak_row
  * costs nothing beside it. And a class of which the program holds little does not spread over a whole word: an eighth of
  * few is enough, but in heaps so small that it does not matter. */
 static uint64_t open_page(struct hak_slab *slab, const struct hak_row *row, unsigned *index, uint64_t word,
-                          uint64_t *opened_bytes) {
+                          uint64_t *opened_bytes, unsigned *frontier) {
     enum { STEP_BYTES = 4096, FREELY_BYTES = 64 << 10, WORDS_MAX = 16 };
     unsigned i = *index, from = slab->frontier > i * 64 ? slab->frontier - i * 64 : 0;
     uint64_t ready = word & hak_word_mask(0, from), further = word & ~ready;
@@ -243,7 +243,7 @@ static uint64_t open_page(struct hak_slab *slab, const struct hak_row *row, unsi
     if (!opened_bytes) return 0;
     unsigned step = row->block_bytes < STEP_BYTES ? STEP_BYTES / row->block_bytes : 1, next = hak_word_first(further);
     unsigned to = next + step < 64 ? next + step : 64;
-    slab->frontier = (uint16_t)(i * 64 + to);
+    *frontier = i * 64 + to;
     *opened_bytes += (uint64_t)(to - next) * row->block_bytes;
     return word & hak_word_mask(0, to);
 }
@@ -272,9 +272,9 @@ uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, uint3
         all = word = hak_load_relaxed(&row->word[i]);
         if (i == slab->last_word) word &= hak_class_valid(hak_slab_class(slab), i);
     }
-    unsigned frontier = slab->frontier;
+    unsigned before = slab->frontier, frontier = before;
     if (frontier < i * 64 + 64) {
-        word = open_page(slab, row, &i, word, opened_bytes);
+        word = open_page(slab, row, &i, word, opened_bytes, &frontier);
         if (word == 0) return 0;
         all = hak_load_relaxed(&row->word[i]);
     }
@@ -283,9 +283,13 @@ uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, uint3
     if (window < 64) part = hak_word_lowest(word, window);
     else if (~word) part.count = hak_word_count(word);
     if (HAK_UNLIKELY(hak_load_relaxed(&slab->counted_pages))) uncount(slab, sum);
-    bool is_opened = slab->frontier != frontier; /* all of it is touched: what is left of it goes out without a look */
+    bool is_opened = frontier != before; /* all of it is touched: what is left of it goes out without a look */
     if (is_opened || hak_slab_absent_claimed(slab) | slab->cold)
         touch(slab, row, i * 64 + hak_word_first(word), i * 64 + hak_word_last(is_opened ? word : part.bits));
+    if (is_opened) {
+        atomic_signal_fence(memory_order_seq_cst); /* who vanishes here by a fork: used pages that are not open, never the other way */
+        slab->frontier = (uint16_t)frontier;
+    }
     unsigned sample = hak_slab_sample_block(slab);
     if (HAK_UNLIKELY(sample / 64 == i && part.bits >> sample % 64 & 1)) sample_is_dead(slab);
     hak_slab_taken_claimed(slab, row, i, all & ~part.bits, (uint32_t)part.count);

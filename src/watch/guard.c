@@ -15,6 +15,7 @@
 
 #include "heap/heap.h"
 #include "memory/large.h"
+#include "memory/outside.h"
 #include "os/os.h"
 #include "rules/options.h"
 #include "watch/draw.h"
@@ -74,13 +75,24 @@ static size_t pool_lay(uint32_t count) {
     return bytes;
 }
 
+/* free() asks the window's records first, so no place of it may be one of ours. */
+static char *reserve_apart(size_t bytes) {
+    char *at = hak_os_reserve(bytes);
+    if (!at || HAK_LIKELY(!hak_outside_meets_window((uintptr_t)at, bytes))) return at;
+    hak_os_unmap(at, bytes);
+    at = hak_outside_map(bytes);
+    if (!at || hak_os_protect(at, bytes, false) == 0) return at;
+    hak_os_unmap(at, bytes);
+    return NULL;
+}
+
 static bool pool_map(void) {
     pool.page_bytes = hak_os_page_bytes();
     uint32_t count = (uint32_t)HAK_OPT(guard_blocks);
     if (hak_region.is_limited && count > PLACES_SMALL) count = PLACES_SMALL;
     size_t bytes = pool_lay(count);
-    char *at = hak_os_reserve(bytes);
-    for (; !at && count / 2 >= PLACES_LEAST; at = hak_os_reserve(bytes)) bytes = pool_lay(count /= 2);
+    char *at = reserve_apart(bytes);
+    for (; !at && count / 2 >= PLACES_LEAST; at = reserve_apart(bytes)) bytes = pool_lay(count /= 2);
     if (!at) return false;
     uint32_t rows = pool.of[SIZES - 1].first + pool.of[SIZES - 1].count;
     size_t row_bytes = hak_round_up(rows * sizeof(struct hak_guard_row), pool.page_bytes);
