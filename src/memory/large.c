@@ -22,7 +22,7 @@ hak_atomic_i64 hak_large_live_count, hak_large_live_bytes, hak_large_lost_granul
 #define FRESH (UINT64_C(1) << 62) /* nothing of it was resident when it was taken */
 #define SAMPLED (UINT64_C(1) << 61)
 enum { SITE_SHIFT = 32 };
-enum { MOVED_MAX = 2048, CLEAR_BY_RETURN_BYTES = 32 << 20, CLEAR_ASKED_BYTES = 512 << 10, RETURN_GRANULES_MIN = 16 };
+enum { MOVED_MAX = 2048, CLEAR_ASKED_BYTES = 512 << 10, RETURN_GRANULES_MIN = 16 };
 
 static hak_atomic_i64 moved_count; /* spans with mappings of their own: the kernel allows 65,530 in all */
 
@@ -119,14 +119,8 @@ static bool clear_resident(char *start, size_t bytes) {
     return true;
 }
 
-/* The first `bytes` of `span` bytes that may be resident, or are. */
-static void clear(char *start, size_t bytes, size_t span, bool is_dense) {
-    struct hak_range range = { start, span };
-    uint64_t calls = 0;
-    if (span >= CLEAR_BY_RETURN_BYTES) {
-        hak_huge_leave(start, span);
-        if (hak_os_return(&range, 1, &calls) == 1) return;
-    }
+/* What may be resident, or is. */
+static void clear(char *start, size_t bytes, bool is_dense) {
     size_t most = (size_t)HAK_OS_RESIDENT_PAGES_MAX << hak_region.page_shift;
     for (size_t part; bytes > 0; start += part, bytes -= part) {
         part = bytes < most ? bytes : most;
@@ -146,7 +140,7 @@ void hak_large_clear(struct hak_granule *record, size_t bytes) {
         if (run > count - i) run = count - i;
         if (is_dirty) {
             size_t left = bytes - (i << HAK_GRANULE_SHIFT), span = run << HAK_GRANULE_SHIFT;
-            clear(record->start + (i << HAK_GRANULE_SHIFT), left < span ? left : span, span, is_dense);
+            clear(record->start + (i << HAK_GRANULE_SHIFT), left < span ? left : span, is_dense);
         }
         i += run;
     }

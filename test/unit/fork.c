@@ -231,10 +231,24 @@ static void nothing_that_was_under_way_is_lost(void **state) {
     hak_heap_dead_unclaim(busy);
 }
 
+/* A chunk's slabs are seen at a moment; one may end meanwhile, and the chunk's headers be wiped. */
+static void a_slab_that_ended_meanwhile_is_nobodys(void) {
+    hak_fork_check(mine);
+    for (unsigned i = 0; i < BLOCKS; i += 100) atomic_store(&slab_of(held.theirs[i])->owner, NULL);
+    hak_fork_rebuild(mine);
+    CHILD_REQUIRE(hak_load_relaxed(&theirs->state) == HAK_HEAP_DEAD);
+}
+
+static void slabs_end_while_heaps_are_rebuilt(void **state) {
+    (void)state;
+    in_a_child(a_slab_that_ended_meanwhile_is_nobodys);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_steps_of_a_child),
         cmocka_unit_test(a_vanished_threads_marks_are_void),
+        cmocka_unit_test(slabs_end_while_heaps_are_rebuilt),
         cmocka_unit_test(nothing_that_was_under_way_is_lost),
     };
     return cmocka_run_group_tests(tests, two_heaps, NULL);
