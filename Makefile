@@ -69,7 +69,7 @@ deb: ## Debian packages, into build/deb
 	cd build/deb && cpack -G DEB
 
 clean:
-	rm -rf build tools/*/target
+	rm -rf build tools/*/target crates/*/target
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
