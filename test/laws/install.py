@@ -31,7 +31,7 @@ int main(void)
 }
 """
 PROGRAM_CXX = r"""
-#include <hakmem/hakmem.h>
+#include <hakmem/memory_resource.hpp>
 #include <new>
 #include <string>
 #include <vector>
@@ -39,6 +39,11 @@ PROGRAM_CXX = r"""
 int main()
 {
     std::vector<std::string> words(1000, "longer than what fits into the string itself");
+    hakmem::memory_resource named(HAK_SITE);
+    std::pmr::vector<int> numbers(1000, 1, &named);
+    struct hak_site_stats row;
+    if (hak_site_stats(&row, 1) != 1 || row.site != named.site() || row.alloc_bytes < 1000 * sizeof(int))
+        return 4;
     void *raw = ::operator new(100);
     size_t bytes = hak_usable_size(raw);
     ::operator delete(raw);
