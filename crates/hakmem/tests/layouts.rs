@@ -1,6 +1,7 @@
 //! What GlobalAlloc promises of each layout: alignment, contents, zeros; by one thread and by many.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, realloc};
+use std::hint::black_box;
 use std::sync::mpsc;
 use std::thread;
 
@@ -218,11 +219,11 @@ fn too_large_is_null() {
     for align in [1, 16, 64, 4096, 1 << 21] {
         let layout = Layout::from_size_align(isize::MAX as usize - align + 1, align).unwrap();
         unsafe {
-            assert!(alloc(layout).is_null());
-            assert!(alloc_zeroed(layout).is_null());
+            assert!(black_box(alloc(layout)).is_null()); // or the compiler leaves it out, and has it succeed
+            assert!(black_box(alloc_zeroed(layout)).is_null());
         }
         let block = Block::new(100, align, 7, false);
-        assert!(unsafe { realloc(block.start, block.layout, layout.size()) }.is_null());
+        assert!(unsafe { black_box(realloc(block.start, block.layout, layout.size())) }.is_null());
         drop(block); // which has its contents still
     }
     assert!(Vec::<u8>::new().try_reserve_exact(isize::MAX as usize).is_err());
