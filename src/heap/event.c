@@ -114,6 +114,21 @@ void hak_bin_put_back(struct hak_heap *heap, unsigned shelf_index) {
     }
 }
 
+void hak_event_make_room(struct hak_heap *heap, size_t count) {
+    if (!hak_span_next_is_clean(count)) return;
+    for (unsigned index = 1; index < hak_shelf_end(heap); index++) {
+        struct hak_shelf *shelf = hak_shelf_of(heap, index);
+        struct hak_row *row = shelf->current;
+        if (!row || hak_row_out(row) != 0 || hak_classes[hak_class_plain(index)].granules < count) continue;
+        struct hak_slab *slab = row->slab;
+        if (hak_load_relaxed(&slab->counted_pages) == 0 || !hak_slab_claim(slab)) continue;
+        shelf->current = NULL;
+        HAK_COUNT(&heap->counters, slab_released, 1);
+        hak_slab_release_claimed(slab, &heap->free_sum);
+        return;
+    }
+}
+
 static void event_current(struct hak_heap *heap, struct hak_slab *slab, struct hak_row *row, uint32_t out) {
     uint32_t held = out - hak_word_count(hak_bin_of(heap, slab->class_index)->word);
     uint32_t few = hak_load_relaxed(&hak_shares[slab->class_index].few);

@@ -86,7 +86,7 @@ static void slab_rebuild(struct hak_heap *heap, struct hak_slab *slab) {
     slab->next = slab->prev = 0;
     slab->pending = 0;
     hak_slab_records_own(slab, heap); /* it may have been changing hands */
-    hak_slab_collect(slab);
+    hak_given_taken(heap, row, hak_slab_collect(slab));
     uint32_t free_count = 0;
     for (unsigned i = 0; i < class->word_count; i++)
         free_count += hak_word_count(hak_load_relaxed(&row->word[i]) & hak_class_valid(class, i));
@@ -120,6 +120,7 @@ HAK_COLD void hak_fork_rebuild(struct hak_heap *survivor) {
                 uint32_t count = hak_slab_collect(slab);
                 struct hak_row *row = hak_slab_row(slab);
                 if (count == 0) continue;
+                hak_given_taken(survivor, row, count);
                 hak_row_arm(row, hak_row_out(row) - count, 0);
                 hak_event(survivor, slab);
             } else if (owner && hak_load_relaxed(&owner->epoch) != epoch) { /* NULL: it ended since we looked, and its chunk with it */

@@ -93,6 +93,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     uint32_t batches;                    /* which batches hold something, or more, as bits */
     uint64_t middle_ms;                  /* when the kept blocks last went back; at first: when the clock was first read */
     int64_t free_sum;                    /* its part of hak_purge.free_bytes that is not added yet */
+    int64_t given_sum;                   /* the same of hak_purge.given_bytes */
     uint64_t opened_bytes;               /* of slabs, that were handed out for the first time since the heap was made */
     hak_atomic_u32 epoch;                /* the process it was last used in, see hak_epoch */
     uint32_t index;                      /* its name in the list of dead heaps - 1 */
@@ -260,6 +261,8 @@ void hak_event(struct hak_heap *heap, struct hak_slab *slab);
 void hak_event_pending(struct hak_heap *heap);
 /* Ends a slab that is in no list and all of whose blocks are free: now, or when the third thread that claims it is done. */
 void hak_event_finish(struct hak_heap *heap, struct hak_slab *slab);
+/* Where the next span of `count` granules would be of memory that is not resident: a slab in use of which nothing is held ends, if there is one. */
+void hak_event_make_room(struct hak_heap *heap, size_t count);
 
 /* Gives a class's word back to its slab, and lets the slab go to the list it belongs to. */
 void hak_bin_put_back(struct hak_heap *heap, unsigned shelf_index);
@@ -270,6 +273,8 @@ void hak_list_remove(struct hak_heap *heap, struct hak_slab *slab);
 
 /* --- strangers (heap/mail.c) --- */
 
+/* Of the row's blocks so many that strangers had freed were taken in. */
+void hak_given_taken(struct hak_heap *heap, const struct hak_row *row, uint32_t count);
 /* Frees a block of another heap's slab. `self` may be hak_heap_none. */
 void hak_stranger_free(struct hak_heap *self, const struct hak_granule *record, unsigned block);
 void hak_batch_flush(struct hak_heap *self);
@@ -288,6 +293,8 @@ extern void (*hak_sweep_on_tick)(uint64_t now_ms), (*hak_sweep_on_pools)(uint64_
 size_t hak_sweep_all(bool all);
 /* Free memory broke its bound: returns spans, and if that is not enough pages that slabs have counted. */
 void hak_sweep_excess(void);
+/* What strangers freed breaks the bound: some of the slabs that wait for their owner give back their free pages. */
+void hak_sweep_given(void);
 /* Gives back whatever this heap and the dead ones can: hak_collect(), malloc_trim(). */
 size_t hak_heap_collect(struct hak_heap *heap);
 

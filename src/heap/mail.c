@@ -8,6 +8,8 @@
  */
 #include "heap/heap.h"
 
+#include "memory/purge.h"
+
 enum { BATCH_BYTES = 8192 };
 
 /* --- mailboxes: a stack of slabs, its head tagged with the epoch so that a child finds the parent's void --- */
@@ -81,6 +83,20 @@ static unsigned behind_of(size_t granule, const struct hak_slab *slab, const hak
     return hak_lines_behind((uintptr_t)word - meta);
 }
 
+/* Of blocks of which BATCH_BYTES have `room`: near enough, and the same for who gives and who takes in. A stranger would have to fetch
+ * the owner's lines to know it exactly. */
+static int64_t given_bytes(unsigned count, unsigned room) { return (int64_t)count * (room ? BATCH_BYTES / room : 2 * BATCH_BYTES); }
+
+void hak_given_taken(struct hak_heap *heap, const struct hak_row *row, uint32_t count) {
+    hak_given_sum(&heap->given_sum, -given_bytes(count, BATCH_BYTES / row->block_bytes));
+}
+
+/* What is given is free memory that only its owner knows to use, who may wait for long. A thread without a heap has no sum of its own, and
+ * the one of all would cost it half as much again for each block: what it frees is not counted. */
+static void given(struct hak_heap *self, unsigned count, unsigned room) {
+    if (HAK_UNLIKELY(hak_given_sum(&self->given_sum, given_bytes(count, room))) && hak_given_over() && self == hak_self) hak_sweep_given();
+}
+
 static void give(struct hak_heap *self, struct hak_slab *slab, hak_atomic_u64 *word, unsigned behind, uint64_t mask) {
     uint64_t own = hak_load_acquire(word) & mask;
     if (HAK_UNLIKELY(own)) given_twice(slab, word, own);
@@ -93,9 +109,11 @@ static void give(struct hak_heap *self, struct hak_slab *slab, hak_atomic_u64 *w
 
 static void batch_flush(struct hak_heap *self, struct hak_batch *batch) {
     uint64_t mask = batch->mask;
+    unsigned count = hak_word_count(mask);
     batch->mask = 0; /* first: a thread that vanishes here loses blocks, never doubles them */
     HAK_COUNT(&self->counters, free_batch, 1);
     give(self, batch->slab, batch->word, batch->behind, mask);
+    given(self, count, count + batch->room);
 }
 
 void hak_batch_flush(struct hak_heap *self) {
@@ -106,16 +124,22 @@ void hak_batch_flush(struct hak_heap *self) {
     self->batches = 0;
 }
 
+/* So many of its blocks are BATCH_BYTES. */
+static unsigned room_for(const struct hak_granule *record) {
+    return (unsigned)((unsigned __int128)BATCH_BYTES * record->reciprocal >> 64);
+}
+
 /* The lines that the flush will need are fetched meanwhile: the owner's word, the strangers', and the header. */
 static HAK_NOINLINE void batch_begin(struct hak_heap *self, struct hak_batch *batch, const struct hak_granule *record,
                                      hak_atomic_u64 *word, uint64_t bit) {
     size_t granule = hak_granule_of(record->start);
     struct hak_slab *slab = hak_slab_at(granule);
-    unsigned room = (unsigned)((unsigned __int128)BATCH_BYTES * record->reciprocal >> 64); /* blocks in so many bytes */
+    unsigned room = room_for(record);
     unsigned behind = behind_of(granule, slab, word);
     if (batch->mask) batch_flush(self, batch);
     if (room <= 2) {
         give(self, slab, word, behind, bit);
+        given(self, 1, room);
         return;
     }
     hak_prefetch_write(hak_slab_remote_word(word, behind));
@@ -156,6 +180,7 @@ void hak_stranger_free(struct hak_heap *self, const struct hak_granule *record, 
 static void collected(struct hak_heap *heap, struct hak_slab *slab, uint32_t count) {
     struct hak_row *row = hak_slab_row(slab);
     HAK_COUNT(&heap->counters, collected, count);
+    hak_given_taken(heap, row, count);
     if (count < row->countdown) {
         row->countdown -= count;
         return;

@@ -144,6 +144,40 @@ void hak_sweep_excess(void) {
     }
 }
 
+/* Blocks of it that strangers freed are free already, and its owner may wait: pages that are free go back. Gives whether it was one. */
+static bool look_at_given(size_t granule, uint32_t epoch) {
+    struct hak_slab *slab = hak_slab_at(granule);
+    if (hak_load_relaxed(&slab->mailed) != epoch || !hak_slab_claim(slab)) return false;
+    if (hak_slab_live(granule)) {
+        const struct hak_class *class = hak_slab_class(slab);
+        const hak_atomic_u64 *remote = hak_slab_remote(slab);
+        uint64_t count = 0;
+        for (unsigned i = 0; i < class->word_count; i++) count += hak_word_count(hak_load_relaxed(&remote[i]));
+        hak_slab_sweep_claimed(slab, true);
+        hak_given_settle(count * class->block_bytes);
+    }
+    hak_slab_unclaim(slab);
+    return true;
+}
+
+void hak_sweep_given(void) {
+    enum { LOOKS = 16, CHUNKS = 16 };
+    static hak_atomic_u64 given_hand; /* a granule; who is late sets it back: no harm */
+    size_t top = hak_load_acquire(&hak_chunk_top), at = hak_load_relaxed(&given_hand), number = at / HAK_CHUNK_GRANULES;
+    unsigned bit = at % HAK_CHUNK_GRANULES, looks = 0;
+    uint32_t epoch = hak_load_relaxed(&hak_epoch);
+    for (unsigned chunks = 0; chunks < CHUNKS && looks < LOOKS && hak_given_over(); chunks++, number++, bit = 0) {
+        if (number >= top) number = 0;
+        uint64_t live = hak_chunk_slabs(number) >> bit << bit;
+        for (; live && looks < LOOKS; live &= live - 1) {
+            bit = hak_word_first(live);
+            looks += look_at_given(number * HAK_CHUNK_GRANULES + bit, epoch);
+        }
+        if (live) break;
+    }
+    hak_store_relaxed(&given_hand, number * HAK_CHUNK_GRANULES + bit + (looks == LOOKS));
+}
+
 static void empty_bins(struct hak_heap *heap) {
     hak_middle_flush(heap);
     hak_kept_flush(heap);

@@ -13,6 +13,8 @@
  *            storm of small batches; memory is the same since new blocks are opened by the page (docs/experiments.md).
  */
 #include "heap/kept.h"
+
+#include "memory/purge.h"
 #include "heap/pool.h"
 
 #include "heap/hooks.h"
@@ -81,6 +83,7 @@ static void *take_from_strangers(struct hak_heap *heap, unsigned index) {
         uint32_t count = hak_slab_collect(row->slab);
         hak_row_arm(row, hak_row_out(row) - count, 1);
         HAK_COUNT(&heap->counters, collected, count);
+        hak_given_taken(heap, row, count);
         void *block = take(heap, row, &claimed);
         if (block) {
             HAK_COUNT(&heap->counters, visit_collect, 1);
@@ -147,6 +150,7 @@ static void *take_from_dead(struct hak_heap *heap, unsigned index) {
 
 static void *take_from_new(struct hak_heap *heap, unsigned index) {
     hak_kept_make_room(heap, hak_classes[index].granules);
+    hak_event_make_room(heap, hak_classes[index].granules);
     struct hak_slab *slab = hak_slab_cut(heap, index);
     if (!slab) return NULL;
     HAK_COUNT(&heap->counters, visit_new_slab, 1);

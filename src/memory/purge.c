@@ -12,15 +12,18 @@
 
 struct hak_purge hak_purge;
 
-enum { RANGES = 64, RETOUCH_MS = 1000, KEEP_WINDOW_MS = 2000, JUDGED_BYTES_MIN = 1 << 20, DELAY_MS_MAX = 4000, DELAY_HOLDS_MS = 30000 };
+enum { RANGES = 64, RETOUCH_MS = 1000, KEEP_WINDOW_MS = 2000, JUDGED_BYTES_MIN = 1 << 20, KEEP_PAGES_BYTES = 32 << 20 };
+enum { DELAY_MS_MAX = 4000, DELAY_HOLDS_MS = 30000 };
 
 static uint64_t positive(int64_t n) { return n > 0 ? (uint64_t)n : 0; }
 
+static uint64_t used_bytes(void) {
+    return positive(hak_load_relaxed(&hak_purge.used_granules) * HAK_GRANULE_BYTES - hak_load_relaxed(&hak_purge.absent_bytes));
+}
+
 uint64_t hak_purge_bound_halved(unsigned halvings) {
     uint64_t bound = HAK_OPT(free_max_mb) << 20;
-    uint64_t used = positive(hak_load_relaxed(&hak_purge.used_granules) * HAK_GRANULE_BYTES -
-                             hak_load_relaxed(&hak_purge.absent_bytes));
-    uint64_t share = used / HAK_OPT(free_share);
+    uint64_t share = used_bytes() / HAK_OPT(free_share);
     uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes);
     if (share > bound) bound = share;
     bound >>= halvings;
@@ -32,6 +35,24 @@ uint64_t hak_purge_bound(void) { return hak_purge_bound_halved(hak_load_relaxed(
 bool hak_purge_over(int64_t more_bytes) {
     int64_t free_bytes = hak_load_relaxed(&hak_purge.free_bytes) + more_bytes;
     return positive(free_bytes) > hak_purge_bound();
+}
+
+void hak_given_note(int64_t bytes) {
+    int64_t before = hak_add(&hak_purge.given_bytes, bytes), settled = hak_load_relaxed(&hak_purge.settled_bytes);
+    if (before + bytes < 0) hak_add(&hak_purge.given_bytes, -(before + bytes)); /* given by who does not count (heap/mail.c) */
+    if (bytes >= 0 || settled <= 0) return;
+    /* of what was taken in as much was settled as of the rest */
+    hak_add(&hak_purge.settled_bytes, before > -bytes ? (int64_t)((__int128)settled * bytes / before) : -settled);
+}
+
+bool hak_given_over(void) {
+    int64_t rest = hak_load_relaxed(&hak_purge.given_bytes) - hak_load_relaxed(&hak_purge.settled_bytes);
+    return rest > 0 && hak_purge_over(rest);
+}
+
+void hak_given_settle(uint64_t bytes) {
+    int64_t rest = hak_load_relaxed(&hak_purge.given_bytes) - hak_load_relaxed(&hak_purge.settled_bytes);
+    hak_add(&hak_purge.settled_bytes, (int64_t)bytes < rest ? (int64_t)bytes : (int64_t)positive(rest));
 }
 
 uint64_t hak_purge_goal_of(uint64_t bound) {
@@ -72,13 +93,16 @@ static void keep_raise(uint64_t wanted) {
 }
 
 /* Of `returned` bytes so many were touched again: by the pages, not by how much is free, for that may stay as it is while what is freed
- * in one class goes back and is wanted there a moment later. */
+ * in one class goes back and is wanted there a moment later. To half of what is held at most, or to what a small program may keep. */
 static void keep_judge_pages(uint64_t returned, uint64_t again) {
-    uint64_t bound = hak_purge_bound();
+    uint64_t bound = hak_purge_bound(), wanted = bound + bound / 2;
     if (returned < bound / 2 || again * 4 <= returned * 3) return;
+    int64_t rest = hak_load_relaxed(&hak_purge.given_bytes) - hak_load_relaxed(&hak_purge.settled_bytes);
+    uint64_t most = positive((int64_t)used_bytes() - hak_load_relaxed(&hak_purge.free_bytes) - rest) / 2;
+    if (most < KEEP_PAGES_BYTES) most = KEEP_PAGES_BYTES;
     hak_store_relaxed(&hak_purge.enforced_bytes, 0);
     hak_store_relaxed(&hak_purge.enforced_retouched_bytes, 0);
-    keep_raise(bound + bound / 2);
+    keep_raise(wanted < most ? wanted : most);
 }
 
 static void delay_raise(uint64_t now_ms) {

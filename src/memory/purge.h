@@ -22,6 +22,8 @@ struct hak_purge {
     HAK_ALIGNED(HAK_LINE) hak_atomic_i64 free_bytes; /* dirty free granules, and counted pages of slabs */
     hak_atomic_i64 used_granules;
     hak_atomic_i64 absent_bytes;     /* of these, pages of slabs that are not resident: returned or never used */
+    HAK_ALIGNED(HAK_LINE) hak_atomic_i64 given_bytes; /* blocks that other threads freed, at which their owner has not looked yet */
+    hak_atomic_i64 settled_bytes;    /* of these, what nobody need look at: it went back, or its pages hold other blocks */
     HAK_ALIGNED(HAK_LINE) hak_atomic_u64 keep_bytes;
     hak_atomic_u32 halvings;         /* of the bound, but for keep: learnt (memory/spare.h) */
     hak_atomic_i64 free_peak_bytes;  /* in this window of two seconds, of hak_free_unpurged() */
@@ -80,6 +82,23 @@ HAK_INLINE void hak_free_note_in(int64_t *sum, int64_t bytes) {
     }
     *sum += bytes;
     if (HAK_UNLIKELY(*sum > HAK_FREE_SUM_MAX || *sum < -HAK_FREE_SUM_MAX)) hak_free_flush(sum);
+}
+
+/* Blocks that strangers freed (below 0: that their owner took in). They are no free pages yet and fall under the bound all the same, for
+ * the owner may wait for ever: heap/sweep.c looks at their slabs then. */
+void hak_given_note(int64_t bytes);
+bool hak_given_over(void);
+void hak_given_settle(uint64_t bytes); /* a slab that has so many was looked at */
+HAK_INLINE bool hak_given_sum(int64_t *sum, int64_t bytes) { /* as hak_free_note_in; true when the sum of all was changed */
+    *sum += bytes;
+    if (HAK_LIKELY(*sum <= HAK_FREE_SUM_MAX && *sum >= -HAK_FREE_SUM_MAX)) return false;
+    hak_given_note(*sum);
+    *sum = 0;
+    return true;
+}
+HAK_INLINE void hak_given_flush(int64_t *sum) {
+    if (*sum) hak_given_note(*sum);
+    *sum = 0;
 }
 
 HAK_INLINE void hak_absent_note(int64_t bytes) { hak_add(&hak_purge.absent_bytes, bytes); }

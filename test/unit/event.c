@@ -256,6 +256,28 @@ static void a_slab_is_looked_at_again_below_an_eighth(void **state) {
     AUDIT();
 }
 
+/* Classes by turns: each had a slab of its own, of which nothing was held, and new ones were of memory from the kernel. */
+static void a_slab_in_use_that_holds_nothing_makes_room(void **state) {
+    (void)state;
+    enum { FIRST = 30, SECOND = 40 };
+    assert_int_equal(hak_classes[FIRST].granules, hak_classes[SECOND].granules);
+    struct hak_heap *heap = heap_make();
+    hak_purge_spans(0);
+    class_is_common(heap, FIRST);
+    class_is_common(heap, SECOND);
+    unsigned count = hak_classes[FIRST].capacity / 2;
+    for (unsigned i = 0; i < count; i++) blocks[i] = block_take(heap, FIRST);
+    struct hak_slab *slab = slab_of(blocks[0]);
+    for (unsigned i = 0; i < count; i++) block_give(heap, blocks[i]);
+    assert_int_equal(slab->place, HAK_SLAB_CURRENT);
+    void *block = block_take(heap, SECOND);
+    assert_ptr_equal(slab_of(block), slab);
+    assert_null(heap->shelf[FIRST].current);
+    block_give(heap, block);
+    heap_end(heap);
+    AUDIT();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(full_slab_returns_after_an_eighth_is_freed),
@@ -265,6 +287,7 @@ int main(void) {
         cmocka_unit_test(an_empty_current_slab_ends_when_free_memory_breaks_its_bound),
         cmocka_unit_test(the_word_in_use_goes_back_though_a_third_thread_is_at_the_slab),
         cmocka_unit_test(a_slab_is_looked_at_again_below_an_eighth),
+        cmocka_unit_test(a_slab_in_use_that_holds_nothing_makes_room),
         cmocka_unit_test(an_end_that_meets_a_claim_is_put_off),
         cmocka_unit_test(a_bins_word_goes_back_to_its_slab),
         cmocka_unit_test(lists_keep_every_slab_that_was_pushed),
