@@ -60,6 +60,7 @@ HAK_EXPORT void *valloc(size_t bytes) {
     return hak_front_aligned((size_t)1 << (hak_region.page_shift ? hak_region.page_shift : 12), bytes);
 }
 
+void *pvalloc(size_t bytes); /* not in musl's headers */
 HAK_EXPORT void *pvalloc(size_t bytes) {
     hak_start(); /* which finds the page's size */
     size_t page = (size_t)1 << (hak_region.page_shift ? hak_region.page_shift : 12);

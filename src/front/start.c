@@ -88,8 +88,10 @@ bool hak_start(void) {
     nobody = 0;
     if (!hak_cas(&started, &nobody, 1)) return true;
     hak_os_barrier_begin();
-    pthread_atfork(NULL, NULL, child_begins); /* may allocate: all is ready */
+    int saved = errno;
+    pthread_atfork(NULL, NULL, child_begins); /* may allocate: all is ready. May fail: then the page tells the child */
     pthread_atfork(NULL, hak_learn_forked, NULL);
+    errno = saved;
     return true;
 }
 
