@@ -1,9 +1,16 @@
 # library.cmake - the objects of src/, and the library in its three forms.
 
+include(CheckSymbolExists)
 file(GLOB_RECURSE hakmem_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.c ${PROJECT_SOURCE_DIR}/src/*.cc)
 set(hakmem_shared_source # in libhakmem.so alone
     ${PROJECT_SOURCE_DIR}/src/front/dlopen.c ${PROJECT_SOURCE_DIR}/src/front/jemallocx.c)
 list(REMOVE_ITEM hakmem_sources ${hakmem_shared_source})
+# What only glibc has: its further functions of <malloc.h>, and dlopen with RTLD_DEEPBIND.
+check_symbol_exists(__GLIBC__ features.h HAKMEM_GLIBC)
+if(NOT HAKMEM_GLIBC)
+    list(REMOVE_ITEM hakmem_sources ${PROJECT_SOURCE_DIR}/src/front/glibc.c)
+    list(REMOVE_ITEM hakmem_shared_source ${PROJECT_SOURCE_DIR}/src/front/dlopen.c)
+endif()
 if(NOT hakmem_sources)
     file(WRITE ${PROJECT_BINARY_DIR}/empty.c "extern int hak_empty;\nint hak_empty;\n")
     set(hakmem_sources ${PROJECT_BINARY_DIR}/empty.c)
