@@ -14,6 +14,7 @@
 #endif
 #include <errno.h>
 #include <malloc.h>
+#include <sched.h> /* musl's declares calloc and free */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -71,7 +72,13 @@ static void expect_failed(const char *file, int line, const char *format, ...)
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GLIBC__
 extern void *pvalloc(size_t size) __THROW;
+#else /* musl declares less of the family */
+extern void *pvalloc(size_t size);
+extern size_t hak_collect(void);
+EXPECT_UNUSED static int malloc_trim(size_t pad) { return (void)pad, hak_collect() > 0; }
+#endif
 extern void free_sized(void *ptr, size_t size);
 extern void free_aligned_sized(void *ptr, size_t alignment, size_t size);
 #ifdef __cplusplus

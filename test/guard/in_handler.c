@@ -15,7 +15,11 @@ int main(void)
     raise(SIGUSR1);
     announce_after_free("write to", held, held, 100);
     announce("ends", "SEGV");
+#ifdef __GLIBC__
     announce("stack freed", "block_drop drops main");
+#else /* musl has no unwind tables, for its way back from a handler neither */
+    announce("stack freed", "block_drop drops");
+#endif
     touch_write(held);
     return 0;
 }

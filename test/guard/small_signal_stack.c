@@ -1,6 +1,10 @@
 /* small_signal_stack.c - the fault comes to a thread whose stack for signals is as small as the C library allows. */
 #include "guard.h"
 
+#ifndef _SC_SIGSTKSZ
+#define _SC_SIGSTKSZ -1 /* musl before 1.2.4 does not tell */
+#endif
+
 static char *fence;
 static void own(int signal, siginfo_t *info, void *context)
 {

@@ -50,8 +50,11 @@ static void widths_and_sides_are_as_printf_has_them(void **state) {
 
 static void pointers_are_as_printf_writes_them(void **state) {
     (void)state;
-    SAME_AS_PRINTF("%p %p %p", (void *)0x10, (void *)UINTPTR_MAX, (void *)0);
-    SAME_AS_PRINTF("[%20p][%-20p][%9p]", (void *)0xabc, (void *)0xabc, (void *)0);
+    SAME_AS_PRINTF("%p %p", (void *)0x10, (void *)UINTPTR_MAX);
+    SAME_AS_PRINTF("[%20p][%-20p]", (void *)0xabc, (void *)0xabc);
+#ifdef __GLIBC__ /* musl writes 0 for NULL */
+    SAME_AS_PRINTF("%p [%9p]", (void *)0, (void *)0);
+#endif
     char bytes[32];
     struct hak_text text = HAK_TEXT(bytes);
     hak_text_pointer(&text, (void *)0x7f00);
