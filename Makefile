@@ -19,7 +19,7 @@ test: ## everything that fits 20 minutes: release and debug builds, all tests
 	@scripts/setup test
 	python3 scripts/check.py release debug
 
-ci: ## what CI runs: test, and clang, the sanitizers and aarch64
+ci: ## what CI runs: test, and clang, the sanitizers, aarch64 and musl
 	bash .ci/run
 
 conformance: product ## glibc's own malloc tests

@@ -1,5 +1,5 @@
 # musl.cmake - build for musl beside glibc, with Debian's musl-tools. There is no C++ library for musl there: operators.cc needs none,
-# tests in C++ are left out. On a system whose own libc is musl the other presets do, with all tests.
+# tests in C++ are left out. A system whose own libc is musl needs no such file.
 set(musl ${CMAKE_HOST_SYSTEM_PROCESSOR}-linux-musl)
 set(CMAKE_C_COMPILER musl-gcc)
 set(CMAKE_CXX_COMPILER g++)

@@ -257,6 +257,7 @@ def broken_check(build):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"))
+    parser.add_argument("--without", nargs="+", default=[], metavar="NAME", help="what cannot be built or run here")
     options = parser.parse_args()
     build = os.path.abspath(options.build)
     library = os.path.join(build, "libhakmem.so")
@@ -265,7 +266,9 @@ def main():
     with open(os.path.join(ROOT, "bench", "suite.toml"), "rb") as file:
         rows = tomllib.load(file)["row"]
     rows_check(rows, sources)
-    for program in sorted(sources | set(TINY)):
+    sources -= set(options.without)
+    rows = [row for row in rows if row.get("program") not in options.without]
+    for program in sorted(sources | (set(TINY) - set(options.without))):
         if program not in TINY:
             fail(f"{program}: no tiny arguments in {os.path.relpath(__file__, ROOT)}")
         elif program not in sources or not os.path.exists(os.path.join(build, "bench", program)):
