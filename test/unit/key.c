@@ -82,8 +82,8 @@ static void threads_with_other_stacks_have_the_same_heights(void **state) {
     munmap(stack, 2 << 20);
 }
 
-/* In a run with another environment and another name. */
-static uint32_t height_in_run(const char *program, const char *more) {
+/* In a run with another environment and other arguments. */
+static uint32_t height_in_run(const char *program, const char *more, const char *argument) {
     char line[64] = "";
     int ends[2];
     assert_int_equal(pipe(ends), 0);
@@ -91,7 +91,7 @@ static uint32_t height_in_run(const char *program, const char *more) {
     if (child == 0) {
         dup2(ends[1], 1);
         char *environment[] = { (char *)(uintptr_t)more, NULL };
-        execle(program, "key", "height", (char *)NULL, environment);
+        execle(program, "key", "height", argument, (char *)NULL, environment);
         _exit(1);
     }
     close(ends[1]);
@@ -113,9 +113,11 @@ static void another_run_has_the_same_heights(void **state) {
     memset(large, 'x', sizeof large - 1);
     large[1] = '=';
     large[sizeof large - 1] = 0;
-    uint32_t height = height_in_run(program, "A=1");
+    uint32_t height = height_in_run(program, "A=1", NULL);
     assert_true(height > 0 && height < 1 << 20);
-    assert_int_equal(height, height_in_run(program, large));
+    assert_int_equal(height, height_in_run(program, large, NULL));
+    assert_int_equal(height, height_in_run(program, "A=1", "one more"));
+    assert_int_equal(height, height_in_run(program, large, large));
 }
 
 static void keys_spread(void **state) { /* 4,096 sites 5 bytes apart, in 2^13 slots by the high bits: few share one */
@@ -131,7 +133,7 @@ static void keys_spread(void **state) { /* 4,096 sites 5 bytes apart, in 2^13 sl
 }
 
 int main(int count, char **words) {
-    if (count == 2 && !strcmp(words[1], "height")) {
+    if (count >= 2 && !strcmp(words[1], "height")) {
         printf("%u\n", height_of(wrapper()));
         return 0;
     }
