@@ -28,6 +28,20 @@ pub struct Headers {
     pub is_go: bool,
 }
 
+impl Headers {
+    /// Whose loader takes it.
+    pub fn libc(&self) -> &'static str {
+        let by_loader = self.interpreter.as_ref().map(|interpreter| interpreter.contains("/ld-musl-"));
+        let is_musl = by_loader.unwrap_or_else(|| self.needed.iter().any(|name| is_musl(name)));
+        if is_musl { "musl" } else { "glibc" }
+    }
+}
+
+/// musl as libraries and programs need it: its loader is the library, whatever file has the name.
+pub fn is_musl(name: &str) -> bool {
+    name == "libc.so" || name.starts_with("libc.musl-")
+}
+
 /// What stands at a path.
 #[derive(Debug)]
 pub enum File {

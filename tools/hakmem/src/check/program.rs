@@ -29,12 +29,13 @@ pub fn check(path: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
         return Ok(());
     }
     let ours = match library::find().map(|found| elf::open(&found.path)) {
-        Ok(Ok(File::Elf(ours))) => Some((ours.machine, ours.is_64)),
+        Ok(Ok(File::Elf(ours))) => Some(ours),
         _ => None,
     };
     let before = findings.len();
     let symbols = elf::symbols(&path, &is_wanted)?;
-    if let Some(obstacle) = preload_obstacle(&path, &headers, ours).filter(|_| !has_ours(&headers, &symbols))
+    if let Some(obstacle) =
+        preload_obstacle(&path, &headers, ours.as_ref()).filter(|_| !has_ours(&headers, &symbols))
     {
         findings.push(serious(format!("{shown}: {}", obstacle.what), obstacle.advice));
     }
@@ -119,9 +120,10 @@ fn is_text(path: &Path) -> bool {
     start.is_ok_and(|bytes| !bytes.contains(&0))
 }
 
-/// `library` is the machine of the library; without one, this machine.
-pub fn preload_obstacle(path: &Path, headers: &Headers, library: Option<(u16, bool)>) -> Option<Obstacle> {
-    let (machine, is_64) = library.unwrap_or((elf::machine_here(), cfg!(target_pointer_width = "64")));
+/// `library`: what the library is for; without one, this machine and glibc.
+pub fn preload_obstacle(path: &Path, headers: &Headers, library: Option<&Headers>) -> Option<Obstacle> {
+    let here = (elf::machine_here(), cfg!(target_pointer_width = "64"));
+    let (machine, is_64) = library.map_or(here, |library| (library.machine, library.is_64));
     if (headers.machine, headers.is_64) != (machine, is_64) {
         let (theirs, ours) =
             (elf::machine_name(headers.machine, headers.is_64), elf::machine_name(machine, is_64));
@@ -140,9 +142,13 @@ pub fn preload_obstacle(path: &Path, headers: &Headers, library: Option<(u16, bo
             Obstacle { what, advice: "build it dynamically, or link it with libhakmem.a" }
         });
     };
-    if interpreter.contains("/ld-musl-") {
-        let what = format!("it is a program for musl ({interpreter}), and this library is for glibc");
-        return Some(Obstacle { what, advice: "link it with a libhakmem.a that is built for musl" });
+    let (theirs, ours) = (headers.libc(), library.map_or("glibc", Headers::libc));
+    if theirs != ours {
+        let what = format!("it is a program for {theirs} ({interpreter}), and this library is for {ours}");
+        return Some(Obstacle {
+            what,
+            advice: "build the library for that C library and name it in HAKMEM_LIB, or link it with its libhakmem.a",
+        });
     }
     if gains_privileges(path) {
         let what = privileges(path).unwrap_or_default();
@@ -262,7 +268,7 @@ fn libraries_check(path: &Path, headers: &Headers, findings: &mut Vec<Finding>) 
                 format!("{user} needs {name}: {whose}"),
                 format!("a build without {allocator} saves its start-up and memory"),
             ));
-        } else if object.path.is_none() {
+        } else if object.path.is_none() && !elf::is_musl(&object.name) {
             findings.push(warning(
                 format!("{user} needs {name}, which is not found"),
                 "install it, or set LD_LIBRARY_PATH",
@@ -319,28 +325,39 @@ mod tests {
     }
 
     #[test]
-    fn another_machine_static_and_musl_stop_the_preload() {
+    fn another_machine_static_and_another_libc_stop_the_preload() {
         let path = Path::new("/nowhere");
-        let here = (elf::machine_here(), true);
+        let library = |needed: &str| Headers {
+            needed: vec![needed.to_owned()],
+            is_64: true,
+            machine: elf::machine_here(),
+            ..Headers::default()
+        };
+        let here = library("libc.so.6");
         let fits = Headers {
-            machine: here.0,
+            machine: here.machine,
             is_64: true,
             interpreter: Some("/lib64/ld-linux-x86-64.so.2".to_owned()),
             ..Headers::default()
         };
-        assert!(preload_obstacle(path, &fits, Some(here)).is_none());
+        assert!(preload_obstacle(path, &fits, Some(&here)).is_none());
         let obstacle = |change: &dyn Fn(&mut Headers)| {
             let mut headers = fits.clone();
             change(&mut headers);
-            preload_obstacle(path, &headers, Some(here)).unwrap().what
+            preload_obstacle(path, &headers, Some(&here)).unwrap().what
         };
         assert!(obstacle(&|headers| headers.interpreter = None).starts_with("it is static,"));
         assert!(obstacle(&|headers| headers.is_64 = false).contains("program for"));
         assert!(obstacle(&|headers| headers.machine = 0).contains("program for ELF machine 0"));
-        assert!(
-            obstacle(&|headers| headers.interpreter = Some("/lib/ld-musl-x86_64.so.1".to_owned()))
-                .contains("musl")
-        );
+        let musl = Headers { interpreter: Some("/lib/ld-musl-x86_64.so.1".to_owned()), ..fits.clone() };
+        let what = |program: &Headers, library: &Headers| {
+            preload_obstacle(path, program, Some(library)).map(|found| found.what)
+        };
+        assert!(what(&musl, &here).unwrap().ends_with("this library is for glibc"));
+        for needed in ["libc.so", "libc.musl-x86_64.so.1"] {
+            assert!(what(&musl, &library(needed)).is_none());
+            assert!(what(&fits, &library(needed)).unwrap().ends_with("this library is for musl"));
+        }
         let go = obstacle(&|headers| {
             headers.interpreter = None;
             headers.is_go = true;

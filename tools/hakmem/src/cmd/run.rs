@@ -258,8 +258,7 @@ fn is_linked(program: &Path) -> bool {
 fn obstacle_to_preload(program: &Path, library: &Library) -> Option<String> {
     let (file, headers) = check::program::examined_program(program, &mut Vec::new()).ok()??;
     let Ok(File::Elf(ours)) = elf::open(&library.path) else { return None };
-    check::program::preload_obstacle(&file, &headers, Some((ours.machine, ours.is_64)))
-        .map(|obstacle| obstacle.what)
+    check::program::preload_obstacle(&file, &headers, Some(&ours)).map(|obstacle| obstacle.what)
 }
 
 fn json_report(own: Option<&str>, outcome: &Outcome, other_count: usize) -> String {
