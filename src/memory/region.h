@@ -9,7 +9,7 @@
  *            Nothing is reserved. Parts are mapped as they come into use, at addresses so far from where the
  *            kernel maps by itself that only a mapping with an address of its own can be in the way; what it
  *            covers is left out for good. Records, chunk structs and metadata come by units (32 MiB of data on
- *            4 KiB pages), data by chunks, or by pieces of 256 KiB while RLIMIT_AS is finite.
+ *            4 KiB pages), data by chunks, or by pieces of 256 KiB while RLIMIT_AS or RLIMIT_DATA is finite.
  * Threads:   any; parts are taken by CAS on their state. Who finds one in another's hands goes elsewhere; for a new chunk after some 20 ms.
  * Invariant: chunk structs, metadata and records of a ready unit are read-write; so is the data of a ready chunk.
  * Rejected:  reserving 1 TiB with PROT_NONE: RLIMIT_AS counts it, also when it is lowered in main(); mlockall
@@ -50,7 +50,7 @@ struct hak_region {
     uint32_t unit_shift;      /* a unit is 1 << unit_shift chunks */
     size_t unit_meta_bytes;   /* its chunk structs, a page or more, and its chunks' metadata */
     size_t structs_bytes;     /* of these, the chunk structs */
-    bool is_limited;          /* RLIMIT_AS was finite at start: map pieces, unmap what is free */
+    bool is_limited;          /* RLIMIT_AS or RLIMIT_DATA was finite at start: map pieces, unmap what is free */
     hak_atomic_u64 mapped_bytes; /* of data */
     hak_atomic_u32 *fork_page;   /* the fork epoch; reads 0 in a fresh child */
     bool fork_page_wipes;        /* false: the kernel refused it, and only libc's fork tells */

@@ -1,4 +1,4 @@
-/* limit.c - how much memory the process may have: RLIMIT_AS and its cgroup's memory.max.
+/* limit.c - how much memory the process may have: RLIMIT_AS, RLIMIT_DATA and its cgroup's memory.max.
  *
  * Owns:      the path of the cgroup, found once; a process that is moved to another one keeps the first.
  * Threads:   any; two that come first at once find the same path.

@@ -75,9 +75,9 @@ bool hak_os_is_forked(void);
 size_t hak_os_file_read(const char *name, char *text, size_t count); /* how much of it fits, and a 0; 0: it cannot be read */
 bool hak_os_file_takes(int fd, size_t count); /* no SIGXFSZ for so many bytes more, as far as can be known */
 size_t hak_os_page_bytes(void);
-size_t hak_os_address_limit(void);    /* RLIMIT_AS in bytes, SIZE_MAX if none */
+size_t hak_os_address_limit(void);    /* the lower of RLIMIT_AS and RLIMIT_DATA in bytes, SIZE_MAX if none */
 size_t hak_os_resident_bytes(void);   /* of this process; 0 if unknown */
-size_t hak_os_memory_limit(void);     /* the lower of RLIMIT_AS and the cgroup's memory.max; SIZE_MAX if none */
+size_t hak_os_memory_limit(void);     /* the lowest of these and the cgroup's memory.max; SIZE_MAX if none */
 struct hak_os_usage {
     uint64_t cpu_us, fault_count; /* of all threads: user and system time; page faults served without reading */
 };

@@ -52,9 +52,15 @@ static HAK_EARLY bool limit_ask(int resource, size_t *bytes) {
 }
 
 HAK_EARLY size_t hak_os_address_limit(void) {
-    size_t bytes = SIZE_MAX;
-    hak_os_is_forked() ? limit_read("Max address space", &bytes) : limit_ask(RLIMIT_AS, &bytes);
-    return bytes;
+    size_t space = SIZE_MAX, data = SIZE_MAX;
+    if (hak_os_is_forked()) {
+        limit_read("Max address space", &space);
+        limit_read("Max data size", &data);
+    } else {
+        limit_ask(RLIMIT_AS, &space);
+        limit_ask(RLIMIT_DATA, &data);
+    }
+    return space < data ? space : data;
 }
 
 bool hak_os_file_takes(int fd, size_t count) {

@@ -1,6 +1,6 @@
 /* memory_limit.c - when address space ends, allocation gives NULL and ENOMEM, and recovers after frees.
  *
- * Owns:   children, each under its own RLIMIT_AS.
+ * Owns:   children, each under its own RLIMIT_AS or RLIMIT_DATA.
  * Method: a child lowers its limit (before or after its first allocation is the library's affair: the
  *         library has reserved its region by then), takes all there is in one block size, frees, takes again.
  *         Programs run in 64 MiB, says the README. That case execs itself, so that start-up is under the limit too.
@@ -204,6 +204,45 @@ static void a_wide_limit_ends_nothing_before_it(void)
         fclose(file);
 }
 
+/* systemd's LimitDATA: the chunks of threads that hold little counted as a whole, 1.9 MB a thread. */
+static pthread_barrier_t all_hold;
+static void *hold_little(void *unused)
+{
+    enum { COUNT = 100 };
+    char *blocks[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = (char *)malloc(16 + i * 13);
+        EXPECT(blocks[i] != NULL);
+        if (blocks[i] != NULL)
+            memset(blocks[i], 1, 16 + i * 13);
+    }
+    pthread_barrier_wait(&all_hold);
+    for (size_t i = 0; i < COUNT; i++)
+        free(blocks[i]);
+    return unused;
+}
+static void many_threads_hold_little(void)
+{
+    enum { THREADS = 100 };
+    pthread_t threads[THREADS];
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 65536);
+    pthread_barrier_init(&all_hold, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++)
+        REQUIRE(pthread_create(&threads[i], &attributes, hold_little, NULL) == 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+}
+static void work_under_data_limit(size_t bytes)
+{
+    struct rlimit limit = {bytes, bytes};
+    REQUIRE(setrlimit(RLIMIT_DATA, &limit) == 0);
+    execl("/proc/self/exe", "memory_limit", "data", (char *)NULL);
+    _exit(126);
+}
+static void a_limit_of_data_counts_as_well(void) { in_child(work_under_data_limit, (size_t)100 << 20); }
+
 static void work_with_late_limit(size_t size)
 {
     free(malloc(1));
@@ -243,6 +282,10 @@ int main(int argument_count, char **arguments)
         free_all(&list);
         return EXPECT_RESULT();
     }
+    if (argument_count > 1 && strcmp(arguments[1], "data") == 0) {
+        many_threads_hold_little();
+        return EXPECT_RESULT();
+    }
     if (argument_count > 1 && strcmp(arguments[1], "wide") == 0) {
         size_t count = 0, wanted = (size_t)80 << 10; /* of 1 MiB, untouched */
         while (count < wanted && malloc((size_t)1 << 20) != NULL)
@@ -258,6 +301,7 @@ int main(int argument_count, char **arguments)
     RUN(threads_that_exhaust_memory_together_recover);
     RUN(a_program_starts_and_works_in_64_mib);
     RUN(a_wide_limit_ends_nothing_before_it);
+    RUN(a_limit_of_data_counts_as_well);
     RUN(a_limit_set_late_is_no_harm);
     RUN(a_block_that_cannot_become_smaller_stays);
     return EXPECT_RESULT();

@@ -94,6 +94,11 @@ static void a_forked_child_learns_the_same_from_files(void **state) {
     assert_string_equal(again, "x) R 7 (y");
     assert_int_equal(hak_os_address_limit(), most);
     assert_int_equal(most, (size_t)1 << 56);
+    limit.rlim_cur = (rlim_t)1 << 55;
+    assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
+    assert_int_equal(hak_os_address_limit(), (size_t)1 << 55); /* the lower one */
+    limit.rlim_cur = RLIM_INFINITY;
+    setrlimit(RLIMIT_DATA, &limit);
     assert_in_range(read.fault_count, asked.fault_count, asked.fault_count + 100);
     assert_in_range(read.cpu_us, asked.cpu_us, asked.cpu_us + 1000000);
     int fds[2], file = memfd_create("file", 0);
