@@ -114,17 +114,18 @@ void hak_bin_put_back(struct hak_heap *heap, unsigned shelf_index) {
     }
 }
 
-void hak_event_make_room(struct hak_heap *heap, size_t count) {
+HAK_COLD void hak_event_make_room(struct hak_heap *heap, size_t count) {
     if (!hak_span_next_is_clean(count)) return;
+    heap->may_make_room = 0;
     for (unsigned index = 1; index < hak_shelf_end(heap); index++) {
         struct hak_shelf *shelf = hak_shelf_of(heap, index);
         struct hak_row *row = shelf->current;
-        if (!row || hak_row_out(row) != 0 || hak_classes[hak_class_plain(index)].granules < count) continue;
-        struct hak_slab *slab = row->slab;
-        if (hak_load_relaxed(&slab->counted_pages) == 0 || !hak_slab_claim(slab)) continue;
+        if (!row || hak_row_out(row) != 0 || hak_load_relaxed(&row->slab->counted_pages) == 0) continue;
+        heap->may_make_room = 1;
+        if (hak_slab_class(row->slab)->granules < count || !hak_slab_claim(row->slab)) continue;
         shelf->current = NULL;
         HAK_COUNT(&heap->counters, slab_released, 1);
-        hak_slab_release_claimed(slab, &heap->free_sum);
+        hak_slab_release_claimed(row->slab, &heap->free_sum);
         return;
     }
 }
@@ -145,6 +146,7 @@ static void event_current(struct hak_heap *heap, struct hak_slab *slab, struct h
     if (!hak_slab_claim(slab)) return; /* a third thread returns pages of it; the rest is for the next who looks */
     if (hak_slab_account_claimed(slab, ~UINT64_C(0), &heap->free_sum) == 0) {
         hak_slab_unclaim(slab);
+        heap->may_make_room = 1;
     } else { /* free memory breaks its bound: the span is better where any class can have it */
         hak_shelf_of(heap, slab->class_index)->current = NULL;
         HAK_COUNT(&heap->counters, slab_released, 1);

@@ -117,6 +117,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     /* the owner's, and rarely wanted */
     uint32_t is_ahead;          /* 1: a sample is among the blocks that were just put into the bin */
     uint32_t is_survivor;       /* 1: its thread forked, and vanished threads' heaps wait for it */
+    uint32_t may_make_room;     /* 1: of some slab in use nothing was held when its event came */
     uint32_t is_short;          /* 1: all that is free is being given back, because memory is short */
     struct hak_heap *left_mail; /* a dead heap that this one's thread posted to, and did not deliver */
     hak_atomic_u64 kept_ms;     /* when `kept` last went back; 0: never */

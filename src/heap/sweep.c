@@ -160,7 +160,7 @@ static bool look_at_given(size_t granule, uint32_t epoch) {
     return true;
 }
 
-void hak_sweep_given(void) {
+HAK_COLD void hak_sweep_given(void) {
     enum { LOOKS = 16, CHUNKS = 16 };
     static hak_atomic_u64 given_hand; /* a granule; who is late sets it back: no harm */
     size_t top = hak_load_acquire(&hak_chunk_top), at = hak_load_relaxed(&given_hand), number = at / HAK_CHUNK_GRANULES;
@@ -186,7 +186,7 @@ static void empty_bins(struct hak_heap *heap) {
     hak_event_pending(heap);
 }
 
-size_t hak_heap_collect(struct hak_heap *heap) {
+HAK_COLD size_t hak_heap_collect(struct hak_heap *heap) {
     enum { AT_ONCE = 64 };
     uint64_t before = hak_load_relaxed(&hak_purge.returned_bytes);
     if (!hak_heap_is_none(heap)) {

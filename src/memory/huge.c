@@ -86,6 +86,26 @@ static bool heap_is_dense(void) {
     return returned_ms == 0 || hak_os_clock_ms() - returned_ms >= STEADY_MS;
 }
 
+/* `used` was read, and neither it nor `dirty` has any of `rest`, the part of the half that is not the caller's. True: it is resident. */
+static HAK_NOINLINE bool half_grow(size_t half, uint64_t used, uint64_t rest) {
+    struct hak_chunk *chunk = hak_chunk_at(half / 2);
+    bool is_slow, is_resident = false;
+    if (!hak_cas(&chunk->used, &used, used | rest)) return false; /* all of the half is ours */
+    if (!(hak_load_relaxed(&chunk->dirty) & rest) && flag(half, 1)) {
+        is_resident = populate(half, &is_slow);
+        if (is_resident) {
+            hak_or(&chunk->blank, rest);
+            hak_or(&chunk->dirty, rest);
+            hak_free_note_unplayed((int64_t)hak_word_count(rest) * HAK_GRANULE_BYTES);
+        } else {
+            unflag(half, true);
+        }
+    }
+    hak_chunk_release(chunk, rest);
+    hak_span_room(half / 2);
+    return is_resident;
+}
+
 uint64_t hak_huge_grow(size_t number, uint64_t mask) {
     struct hak_chunk *chunk = hak_chunk_at(number);
     uint64_t resident = 0;
@@ -94,20 +114,7 @@ uint64_t hak_huge_grow(size_t number, uint64_t mask) {
         uint64_t used = hak_load_relaxed(&chunk->used);
         if (!(mask & half) || used & rest || hak_load_relaxed(&chunk->dirty) & half) continue;
         if (!heap_is_dense() || !allowed(1)) return resident;
-        if (!hak_cas(&chunk->used, &used, used | rest)) continue; /* all of the half is ours */
-        if (!(hak_load_relaxed(&chunk->dirty) & rest) && flag(number * 2 + h, 1)) {
-            bool is_slow;
-            if (populate(number * 2 + h, &is_slow)) {
-                resident |= half & mask;
-                hak_or(&chunk->blank, rest);
-                hak_or(&chunk->dirty, rest);
-                hak_free_note_unplayed((int64_t)hak_word_count(rest) * HAK_GRANULE_BYTES);
-            } else {
-                unflag(number * 2 + h, true);
-            }
-        }
-        hak_chunk_release(chunk, rest);
-        hak_span_room(number);
+        if (half_grow(number * 2 + h, used, rest)) resident |= half & mask;
     }
     return resident;
 }
@@ -117,7 +124,7 @@ static bool is_clean(size_t half) {
     return !(hak_load_relaxed(&hak_chunk_at(half / 2)->dirty) & mask) && !is_huge(half);
 }
 
-void hak_huge_block(size_t granule, size_t bytes, bool is_looked_at) {
+HAK_COLD void hak_huge_block(size_t granule, size_t bytes, bool is_looked_at) {
     size_t end = granule + (bytes >> HAK_GRANULE_SHIFT); /* whole ones */
     size_t half = (granule + HAK_HALF_GRANULES - 1) / HAK_HALF_GRANULES, half_end = end / HAK_HALF_GRANULES;
     if (is_looked_at && half < half_end) half_end--;

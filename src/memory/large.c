@@ -243,7 +243,7 @@ static void move_failed(size_t to, size_t count) {
     }
 }
 
-void *hak_large_move(struct hak_granule *record, size_t bytes) {
+HAK_COLD void *hak_large_move(struct hak_granule *record, size_t bytes) {
     if (hak_load_relaxed(&moved_count) >= MOVED_MAX) return NULL;
     size_t from = hak_granule_of(record->start), old = hak_large_granules(record), count = granules_for(bytes), dirty;
     size_t to = hak_span_take(count, 1, &dirty);

@@ -37,7 +37,7 @@ bool hak_purge_over(int64_t more_bytes) {
     return positive(free_bytes) > hak_purge_bound();
 }
 
-void hak_given_note(int64_t bytes) {
+HAK_COLD void hak_given_note(int64_t bytes) {
     int64_t before = hak_add(&hak_purge.given_bytes, bytes), settled = hak_load_relaxed(&hak_purge.settled_bytes);
     if (before + bytes < 0) hak_add(&hak_purge.given_bytes, -(before + bytes)); /* given by who does not count (heap/mail.c) */
     if (bytes >= 0 || settled <= 0) return;
@@ -45,12 +45,12 @@ void hak_given_note(int64_t bytes) {
     hak_add(&hak_purge.settled_bytes, before > -bytes ? (int64_t)((__int128)settled * bytes / before) : -settled);
 }
 
-bool hak_given_over(void) {
+HAK_COLD bool hak_given_over(void) {
     int64_t rest = hak_load_relaxed(&hak_purge.given_bytes) - hak_load_relaxed(&hak_purge.settled_bytes);
     return rest > 0 && hak_purge_over(rest);
 }
 
-void hak_given_settle(uint64_t bytes) {
+HAK_COLD void hak_given_settle(uint64_t bytes) {
     int64_t rest = hak_load_relaxed(&hak_purge.given_bytes) - hak_load_relaxed(&hak_purge.settled_bytes);
     hak_add(&hak_purge.settled_bytes, (int64_t)bytes < rest ? (int64_t)bytes : (int64_t)positive(rest));
 }
@@ -94,7 +94,7 @@ static void keep_raise(uint64_t wanted) {
 
 /* Of `returned` bytes so many were touched again: by the pages, not by how much is free, for that may stay as it is while what is freed
  * in one class goes back and is wanted there a moment later. To half of what is held at most, or to what a small program may keep. */
-static void keep_judge_pages(uint64_t returned, uint64_t again) {
+static HAK_COLD void keep_judge_pages(uint64_t returned, uint64_t again) {
     uint64_t bound = hak_purge_bound(), wanted = bound + bound / 2;
     if (returned < bound / 2 || again * 4 <= returned * 3) return;
     int64_t rest = hak_load_relaxed(&hak_purge.given_bytes) - hak_load_relaxed(&hak_purge.settled_bytes);
