@@ -5,8 +5,8 @@
  * The bound: free memory that is resident stays under max(free_max_mb, used / free_share, keep). While more than a fifth
  *            of what the bound returned is touched again within a second, `keep` rises to what the program drew from free memory, its
  *            fall from a peak, and a quarter; and by half when three quarters are touched again, for then it is classes that want
- *            their own pages back: to half of what is held, or 32 MiB. What the sweep returned says nothing of the bound. Every two seconds it falls, by half at most,
- *            to what was drawn in them. What was kept and never needed goes; what comes and goes stays.
+ *            their own pages back: to half of what is held, or 32 MiB. What the sweep returned says nothing of the bound. Every
+ *            two seconds it falls, by half at most, to what was drawn in them. What was kept and never needed goes; what comes and goes stays.
  * The delay: of the sweep, purge_delay_ms. It doubles, to 4 s at most, when what the sweep returned is touched again
  *            within a second, and falls back after half a minute without that.
  */
