@@ -97,8 +97,8 @@ static void keep_raise(uint64_t wanted) {
 static HAK_COLD void keep_judge_pages(uint64_t returned, uint64_t again) {
     uint64_t bound = hak_purge_bound(), wanted = bound + bound / 2;
     if (returned < bound / 2 || again * 4 <= returned * 3) return;
-    int64_t rest = hak_load_relaxed(&hak_purge.given_bytes) - hak_load_relaxed(&hak_purge.settled_bytes);
-    uint64_t most = positive((int64_t)used_bytes() - hak_load_relaxed(&hak_purge.free_bytes) - rest) / 2;
+    int64_t given = hak_load_relaxed(&hak_purge.given_bytes); /* nobody holds these, whoever looked at them */
+    uint64_t most = positive((int64_t)used_bytes() - hak_load_relaxed(&hak_purge.free_bytes) - given) / 2;
     if (most < KEEP_PAGES_BYTES) most = KEEP_PAGES_BYTES;
     hak_store_relaxed(&hak_purge.enforced_bytes, 0);
     hak_store_relaxed(&hak_purge.enforced_retouched_bytes, 0);

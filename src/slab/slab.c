@@ -64,6 +64,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     hak_store_relaxed(&slab->noted, 0);
     uint64_t mask = hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES), class->granules);
     slab->returned_once = hak_chunk_returned_once(hak_chunk_at(number), mask) ? HAK_RETURNED_BEFORE : 0;
+    slab->settled = 0;
     struct hak_row *row = hak_slab_row(slab);
     row->start = hak_slab_start(slab);
     row->slab = slab;

@@ -65,7 +65,8 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
     uint8_t class_index;
     uint8_t last_word;                    /* the one whose bits may not all be blocks */
     uint16_t owner_line, remote_line;     /* where its rows are among the chunk's lines */
-    uint8_t returned_once;                /* under claim: pages of it went back: enum hak_slab_returned */
+    uint8_t returned_once : 2;            /* under claim: pages of it went back: enum hak_slab_returned */
+    uint8_t settled : 6;                  /* under claim: of what strangers gave, the share that was looked at, in 63rds of all its blocks */
     uint8_t page_shift;                   /* hak_slab_page_shift() of its class */
     uint16_t frontier;                    /* a hint: blocks from here on were not handed out since it was cut */
     union {                               /* one load asks for both */

@@ -7,6 +7,8 @@
 
 #include "unit/heap_room.h"
 
+#include "rules/options.h"
+
 #include <pthread.h>
 #include <string.h>
 
@@ -237,6 +239,38 @@ static void eight_slabs_of_a_dead_heap_do_not_wait(void **state) {
     AUDIT();
 }
 
+/* What is looked at again and again is no more settled for it: a third of it was looked at three times, the rest never, and stayed. */
+static void what_strangers_gave_is_settled_once(void **state) {
+    (void)state;
+    struct hak_heap *owner = heap_make(), *stranger = heap_make();
+    unsigned c = HAK_SMALL_CLASS_MAX / 2, capacity = hak_classes[c].capacity, count = 24 * capacity;
+    hak_store_relaxed(&hak_purge.given_bytes, 0);
+    hak_store_relaxed(&hak_purge.settled_bytes, 0);
+    take_many(owner, c, count);
+    for (unsigned i = 0; i < count; i++) *(char *)blocks[i] = 1;
+    hak_options.free_max_mb = 0;
+    hak_options.free_share = 1024;
+    for (unsigned part = 0; part < 2; part++) { /* no page is free after the first */
+        for (unsigned i = part; i < count; i += 2) block_give(stranger, blocks[i]);
+        hak_batch_flush(stranger);
+        hak_given_flush(&stranger->given_sum);
+        if (part == 0)
+            for (unsigned i = 0; i < 10; i++) hak_sweep_given();
+    }
+    for (unsigned i = 0; i < 10 && hak_given_over(); i++) hak_sweep_given();
+    uint64_t resident = 0;
+    for (unsigned i = 0; i < count; i += capacity) {
+        struct hak_slab *slab = slab_of(blocks[i]);
+        resident += hak_word_count(hak_slab_pages(hak_slab_class(slab)) & ~slab->returned);
+    }
+    assert_true(resident <= 2 * hak_word_count(hak_slab_pages(&hak_classes[c])));
+    hak_options.free_max_mb = 6;
+    hak_options.free_share = 8;
+    heap_end(owner);
+    heap_end(stranger);
+    AUDIT();
+}
+
 static void mail_that_came_while_a_dead_heap_was_busy_is_delivered_after(void **state) {
     (void)state;
     struct hak_heap *owner = heap_make(), *stranger = heap_make();
@@ -358,6 +392,7 @@ int main(void) {
         cmocka_unit_test(dead_heaps_mail_is_delivered),
         cmocka_unit_test(the_poster_of_a_dead_heaps_mail_delivers_it_at_its_end),
         cmocka_unit_test(eight_slabs_of_a_dead_heap_do_not_wait),
+        cmocka_unit_test(what_strangers_gave_is_settled_once),
         cmocka_unit_test(mail_that_came_while_a_dead_heap_was_busy_is_delivered_after),
         cmocka_unit_test(mail_for_a_slab_that_changed_hands_is_forwarded),
         cmocka_unit_test(a_stranger_who_frees_twice_is_found),
