@@ -28,6 +28,7 @@ enum {
 
 static _Atomic(char *) homes[GRANULES_MAX];
 static hak_atomic_u32 heap_count;
+hak_atomic_u32 hak_rare_blocks = HAK_RARE_BLOCKS;
 
 static struct hak_heap *heap_at(uint32_t index) {
     char *home = hak_load_acquire(&homes[index / PER_GRANULE]);
@@ -134,6 +135,7 @@ static struct hak_heap *heap_new(void) {
         }
         if (hak_cas_weak(&heap_count, &index, index + 1)) break;
     }
+    if (index >= HAK_FEW_HEAPS) hak_store_relaxed(&hak_rare_blocks, (index + 1) * 64);
     struct hak_heap *heap = heap_at(index);
     heap->index = index;
     return heap;
@@ -233,8 +235,8 @@ struct hak_heap *hak_heap_birth(void) {
 static void rare_again(struct hak_heap *heap, unsigned c) {
     struct hak_shelf *shelf = &heap->shelf[c];
     uint32_t handed = (uint32_t)shelf->handed;
-    bool is_earned = shelf->rare >= HAK_RARE_BLOCKS && (int32_t)(handed - heap->handed_due[c]) >= HAK_RARE_AGAIN;
-    shelf->rare = is_earned ? HAK_RARE_BLOCKS : HAK_RARE_BLOCKS - HAK_RARE_AGAIN;
+    bool is_earned = shelf->rare >= HAK_RARE_OFTEN && (int32_t)(handed - heap->handed_due[c]) >= HAK_RARE_AGAIN;
+    if (!is_earned) shelf->rare = HAK_RARE_BLOCKS - HAK_RARE_AGAIN;
     heap->handed_due[c] = is_earned ? handed : handed - HAK_RARE_AGAIN;
 }
 

@@ -28,14 +28,18 @@ enum hak_heap_state { HAK_HEAP_LIVE, HAK_HEAP_DEAD, HAK_HEAP_BUSY };
 struct hak_shelf {
     struct hak_row *current; /* of the slab in use */
     hak_slab_name partial;  /* slabs with free blocks, doubly linked; the last relisted is first */
-    int32_t rare;           /* blocks served by the coarser class so far; HAK_RARE_BLOCKS: the class has earned a slab.
-                             * When a thread ends, what it asked for less often itself is rare again (heap/birth.c) */
+    int32_t rare;           /* blocks served by the coarser class so far, and more where that had to grow; from HAK_RARE_OFTEN on the
+                             * class has earned a slab. When a thread ends, what it asked for less often itself is rare again (heap/birth.c) */
     uint64_t handed;        /* blocks put into the bin since the heap was born */
     uint64_t ahead;         /* the same, from what the sampler set: past the highest when a sample is among the blocks */
 };
 
-/* A new heap borrows two blocks of a class; one whose last thread ended without asking for 32 begins so far below. */
-enum { HAK_RARE_BLOCKS = 2, HAK_RARE_AGAIN = 32 };
+/* A heap borrows two blocks of a class while heaps are few; one whose last thread ended without asking for 32 begins so far below. Where
+ * there are many threads, each holding a little of each class, a slab of its own costs pages in each of them: there a class asks often, or
+ * makes the coarser one grow, before it has one; and one that only asked often is rare again when it would open pages while it holds little. */
+enum { HAK_RARE_BLOCKS = 2, HAK_RARE_AGAIN = 32, HAK_RARE_OFTEN = 1 << 30, HAK_RARE_GREW };
+enum { HAK_FEW_HEAPS = 8 };
+extern hak_atomic_u32 hak_rare_blocks; /* HAK_RARE_BLOCKS up to so many heaps, from there on 64 for each */
 
 /* What a heap has once classes are split by lifetime: heap/pool.h. All that an allocation reads of its class is in one line:
  * with the sites' bits in a line of their own two waited for each other, half of a split class's price. */
@@ -95,6 +99,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     int64_t free_sum;                    /* its part of hak_purge.free_bytes that is not added yet */
     int64_t given_sum;                   /* the same of hak_purge.given_bytes */
     uint64_t opened_bytes;               /* of slabs, that were handed out for the first time since the heap was made */
+    uint32_t grown, grown_seen;          /* how often classes that serve others opened pages; at the last visit for one of those */
     hak_atomic_u32 epoch;                /* the process it was last used in, see hak_epoch */
     uint32_t index;                      /* its name in the list of dead heaps - 1 */
     hak_slab_name pending;               /* slabs whose events met a claim */

@@ -2,7 +2,7 @@
  *
  *   hak_visit
  *     chores            mail, pending events, the clock; in a child the first steps
- *     rare class        one block of the next coarser class, until two were asked for
+ *     rare class        one block of the next coarser class, until two were asked for, or many where there are many heaps
  *     current slab      its next word; then what strangers gave back to it; else it is full
  *     partial slabs     of this class in this heap
  *     a dead heap's     partial slab of this class
@@ -47,11 +47,16 @@ static void *into_bin_noted(struct hak_heap *heap, struct hak_row *row, unsigned
     return block;
 }
 
+static bool serves_others(unsigned index) { return hak_classes[index].coarse == index; }
+
 static void *take_claimed(struct hak_heap *heap, struct hak_row *row) {
     uint32_t count;
     uint64_t opened = heap->opened_bytes;
     uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, &heap->opened_bytes);
-    if (heap->opened_bytes != opened) hak_heap_chores_call(heap); /* it grows: is there mail? */
+    if (heap->opened_bytes != opened) {
+        hak_heap_chores_call(heap); /* it grows: is there mail? */
+        heap->grown += serves_others(row->class_index);
+    }
     unsigned index = row->slab->cursor;
     hak_slab_unclaim(row->slab);
     if (HAK_UNLIKELY(word == 0)) return NULL;
@@ -156,8 +161,9 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
     HAK_COUNT(&heap->counters, visit_new_slab, 1);
     struct hak_shelf *shelf = hak_shelf_of(heap, index);
     shelf->current = hak_slab_row(slab);
-    /* its pages are resident, and the class has filled a slab before: no first touch to save up */
-    if (slab->returned == 0 && shelf->handed > hak_slab_class(slab)->capacity) slab->frontier = UINT16_MAX;
+    /* its pages are resident, and the class has filled a slab before: no first touch to save up, unless pages are counted */
+    bool is_few = hak_load_relaxed(&hak_rare_blocks) == HAK_RARE_BLOCKS;
+    if (slab->returned == 0 && is_few && shelf->handed > hak_slab_class(slab)->capacity) slab->frontier = UINT16_MAX;
     bool claimed;
     void *block = take(heap, hak_slab_row(slab), &claimed);
     for (unsigned turn = 0; HAK_UNLIKELY(claimed); turn++) { /* a sweep, at its one look; it may wait for this processor */
@@ -167,14 +173,42 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
     return block;
 }
 
+/* A block of the coarser class that was freed last, as in front/malloc.c. */
+static HAK_NOINLINE void *visit_middle(size_t bytes, struct hak_heap *heap, unsigned index) {
+    struct hak_middle *middle = hak_middle_of(heap, index);
+    unsigned count = hak_middle_count(middle);
+    bool is_sample;
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->mail) != 0)) hak_middle_look(middle->block[count - 1]);
+    void *block = hak_middle_take(heap, middle, count, &is_sample);
+    if (HAK_LIKELY(!is_sample)) return block;
+    void *(*on_kept)(size_t, struct hak_heap *, unsigned, void *) = HAK_HOOK(kept);
+    return on_kept ? on_kept(bytes, heap, index, block) : block;
+}
+
+/* One more was asked for. A class earns its slab by asking often, or by sixteen pages that the coarser ones opened when it asked. */
+static void rare_note(struct hak_heap *heap, struct hak_shelf *shelf) {
+    enum { PAGES = 16 };
+    int32_t least = (int32_t)hak_load_relaxed(&hak_rare_blocks);
+    int32_t step = heap->grown != heap->grown_seen ? 1 + least / PAGES : 1;
+    heap->grown_seen = heap->grown;
+    shelf->rare += step;
+    if (shelf->rare >= least) shelf->rare = step > 1 ? HAK_RARE_GREW : HAK_RARE_OFTEN;
+}
+
 /* The class is rare in this heap so far: a block of the coarser one, or at last a slab of its own. */
 static HAK_NOINLINE void *visit_rare(size_t bytes, struct hak_heap *heap, unsigned index) {
     struct hak_shelf *shelf = hak_shelf_of(heap, index);
     unsigned coarse = hak_classes[index].coarse;
-    shelf->rare = coarse == index ? HAK_RARE_BLOCKS : shelf->rare + 1;
-    if (coarse != index) HAK_COUNT(&heap->counters, visit_coarse, 1);
+    bool is_few = hak_load_relaxed(&hak_rare_blocks) == HAK_RARE_BLOCKS;
+    if (coarse == index || (is_few && hak_class_is_middle(index))) { /* a coarser block of some KiB wastes pages itself */
+        shelf->rare = HAK_RARE_GREW;
+        return hak_visit_any(bytes, heap, index);
+    }
+    rare_note(heap, shelf);
+    HAK_COUNT(&heap->counters, visit_coarse, 1);
     struct hak_bin *bin = hak_bin_of(heap, coarse);
     uint64_t word = bin->word;
+    if (hak_class_is_middle(coarse) && hak_middle_count(hak_middle_of(heap, coarse)) != 0) return visit_middle(bytes, heap, coarse);
     if (word == 0) return hak_visit_any(bytes, heap, coarse);
     bin->word = word & (word - 1);
     return bin->base + hak_word_first(word) * (size_t)hak_classes[coarse].block_bytes;
@@ -214,7 +248,7 @@ static HAK_NOINLINE void *visited(size_t bytes, struct hak_heap *heap, size_t in
  * build: who called malloc is our caller. Where that is not so, it is another number. */
 static HAK_NOINLINE void *visit_further(size_t bytes, struct hak_heap *heap, size_t shelf_index) {
     unsigned index = (unsigned)shelf_index;
-    if (hak_shelf_of(heap, index)->rare < HAK_RARE_BLOCKS) return visit_rare(bytes, heap, index); /* it has no slab */
+    if (hak_shelf_of(heap, index)->rare < HAK_RARE_OFTEN) return visit_rare(bytes, heap, index); /* it has no slab */
     enum hak_turn turn = HAK_TURN_NONE;
     void *block = take_further(heap, index, &turn);
     hak_heap_slab_function *told = __atomic_load_n(&hak_heap_on_slab, __ATOMIC_RELAXED);
@@ -292,9 +326,39 @@ static HAK_NOINLINE void *visit_thin(size_t bytes, struct hak_heap *heap, struct
     return block;
 }
 
+/* The class earned its slab by asking often, there are many heaps now, and little of it is held: before a page is opened for it, it is
+ * rare again, and the slab goes to the list. It is claimed. */
+static HAK_NOINLINE void *visit_little(size_t bytes, struct hak_heap *heap, struct hak_row *row) {
+    unsigned index = row->class_index;
+    uint32_t count, out = hak_row_out(row);
+    uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, NULL);
+    unsigned at = row->slab->cursor;
+    hak_slab_unclaim(row->slab);
+    if (word == 0) {
+        struct hak_shelf *shelf = hak_shelf_of(heap, index);
+        shelf->current = NULL;
+        shelf->rare = 0;
+        hak_row_arm(row, out, out);
+        hak_list_push(heap, row->slab);
+        return visit_rare(bytes, heap, index);
+    }
+    HAK_COUNT(&heap->counters, visit_next_word, 1);
+    void *block = into_bin_noted(heap, row, at, word, count);
+    if (HAK_UNLIKELY(heap->is_ahead)) return visited(bytes, heap, index, block);
+    return block;
+}
+
+static bool is_rare_again(struct hak_heap *heap, const struct hak_row *row) {
+    enum { LITTLE_BYTES = 16 << 10 };
+    if (hak_shelf_of(heap, row->class_index)->rare != HAK_RARE_OFTEN || hak_load_relaxed(&hak_rare_blocks) == HAK_RARE_BLOCKS) return false;
+    uint32_t out = hak_row_out(row);
+    return out > 0 && out * row->block_bytes < LITTLE_BYTES;
+}
+
 /* The slab in use is claimed and has turned to its next word, but a whole window is not to be had there. */
 static HAK_NOINLINE void *visit_sparse(size_t bytes, struct hak_heap *heap, struct hak_row *row) {
     unsigned index = row->class_index;
+    if (HAK_UNLIKELY(is_rare_again(heap, row))) return visit_little(bytes, heap, row);
     if (hak_class_is_middle(index) && hak_shelf_of(heap, index)->partial) return visit_thin(bytes, heap, row);
     void *block = take_claimed(heap, row);
     if (HAK_UNLIKELY(block == NULL)) return visit_further(bytes, heap, index);
@@ -303,9 +367,25 @@ static HAK_NOINLINE void *visit_sparse(size_t bytes, struct hak_heap *heap, stru
     return block;
 }
 
+/* No slab is in use: the class is rare, or has filled its slabs. What a coarser class has at hand is no visit to the clock. */
+static HAK_NOINLINE void *visit_without(size_t bytes, struct hak_heap *heap, size_t index) {
+    if (index > HAK_SMALL_CLASS_MAX || heap->grown != heap->grown_seen) return visit_further(bytes, heap, index);
+    struct hak_shelf *shelf = &heap->shelf[index];
+    unsigned coarse = hak_classes[index].coarse;
+    struct hak_bin *bin = &heap->bin[coarse];
+    uint64_t word = bin->word;
+    if (word == 0 || shelf->rare + 1 >= (int32_t)hak_load_relaxed(&hak_rare_blocks)) return visit_further(bytes, heap, index);
+    shelf->rare++;
+    heap->clock_in += HAK_VISIT_CLOCK;
+    HAK_COUNT(&heap->counters, visit_coarse, 1);
+    bin->word = word & (word - 1);
+    return bin->base + hak_word_first(word) * (size_t)hak_classes[coarse].block_bytes;
+}
+
 HAK_INLINE void *visit(size_t bytes, struct hak_heap *heap, size_t index, struct hak_shelf *shelf, struct hak_bin *bin) {
     struct hak_row *row = shelf->current;
-    if (HAK_UNLIKELY(row == NULL || !hak_slab_claim(row->slab))) return visit_further(bytes, heap, index);
+    if (HAK_UNLIKELY(row == NULL)) return visit_without(bytes, heap, index);
+    if (HAK_UNLIKELY(!hak_slab_claim(row->slab))) return visit_further(bytes, heap, index);
     struct hak_slab *slab = row->slab;
     uint32_t count;
     hak_slab_turn_claimed(slab, row);

@@ -9,7 +9,7 @@
 #define CAPACITY(bytes)   ((1 << SHIFT(bytes)) / (bytes))
 #define SURPLUS(bytes)    ((1 << SHIFT(bytes)) % (bytes) != 0)
 #define WORDS(bytes)      ((CAPACITY(bytes) + SURPLUS(bytes) + 63) / 64)
-/* multiples of 128 to 256, of 256 to 1024; larger classes are their own. 200 threads with a block in each of 30
+/* multiples of 128 to 256, of 256 to 1024, then two to a doubling. 200 threads with a block in each of 30
  * classes: 13.2 MB with multiples of 64, 128 and 256, 10.7 with these (docs/experiments.md) */
 #define STEP(bytes)   ((bytes) <= 256 ? 128 : 256)
 #define COARSE(bytes) (((bytes) + STEP(bytes) - 1) / STEP(bytes) * STEP(bytes) / 16)
@@ -22,7 +22,7 @@
 #define SMALL4(c)  SMALL(c), SMALL((c) + 1), SMALL((c) + 2), SMALL((c) + 3)
 #define SMALL16(c) SMALL4(c), SMALL4((c) + 4), SMALL4((c) + 8), SMALL4((c) + 12)
 #define FIRST(d)   (HAK_SMALL_CLASS_MAX + 1 + 8 * (d))
-#define MID(d, k)  [FIRST(d) + (k)] = ROW((128 << (d)) * (9 + (k)), FIRST(d) + (k))
+#define MID(d, k)  [FIRST(d) + (k)] = ROW((128 << (d)) * (9 + (k)), FIRST(d) + ((k) | 3))
 #define MID8(d)    MID(d, 0), MID(d, 1), MID(d, 2), MID(d, 3), MID(d, 4), MID(d, 5), MID(d, 6), MID(d, 7)
 
 #define ALL    SMALL16(1), SMALL16(17), SMALL16(33), SMALL16(49), MID8(0), MID8(1), MID8(2), MID8(3), MID8(4)

@@ -143,6 +143,7 @@ static void what_threads_asked_for_together_earns_no_slab(void **state) {
     (void)state;
     enum { LITTLE = HAK_RARE_AGAIN / 4, OFTEN = 2 * HAK_RARE_AGAIN };
     unsigned c = 5;
+    hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS); /* as where heaps are few */
     heap_end(heap_make()); /* it has had a thread: a new one would borrow but two blocks */
     for (unsigned life = 0; life < 40; life++) {
         struct hak_heap *heap = heap_make();

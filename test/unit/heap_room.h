@@ -68,7 +68,7 @@ static inline void block_give(struct hak_heap *heap, void *block) {
 }
 
 /* The class has a slab of its own at once. */
-static inline void class_is_common(struct hak_heap *heap, unsigned c) { heap->shelf[c].rare = HAK_RARE_BLOCKS; }
+static inline void class_is_common(struct hak_heap *heap, unsigned c) { heap->shelf[c].rare = HAK_RARE_GREW; }
 
 /* Another heap, as of another thread; the calling thread's own stays what it was. */
 static inline struct hak_heap *heap_make(void) {

@@ -58,7 +58,7 @@ static void words_are_taken_by_windows(void **state) {
 static void a_rare_class_is_served_by_a_coarser_one_until_it_earns_a_slab(void **state) {
     (void)state;
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
-        unsigned coarse = hak_classes[c].coarse;
+        unsigned coarse = hak_class_is_middle(c) ? c : hak_classes[c].coarse; /* where heaps are few */
         struct hak_heap *heap = heap_make();
         heap->shelf[c].rare = heap->shelf[coarse].rare = 0;
         uint64_t served = counted(heap, HAK_C_visit_coarse);
@@ -72,6 +72,54 @@ static void a_rare_class_is_served_by_a_coarser_one_until_it_earns_a_slab(void *
         for (unsigned i = 0; i <= HAK_RARE_BLOCKS; i++) block_give(heap, blocks[i]);
         heap_end(heap);
     }
+}
+
+/* Each thread would spend pages on each class: it asks often before, and does not keep what it got for little. */
+static void where_heaps_are_many_a_class_that_asks_often_has_a_slab_for_a_while(void **state) {
+    (void)state;
+    enum { OFTEN = 1000, LITTLE = 16 << 10 };
+    for (unsigned c = 1; c < HAK_CLASS_COUNT && hak_classes[c].block_bytes <= LITTLE / 4; c += 3) {
+        if (hak_classes[c].coarse == c) continue;
+        hak_store_relaxed(&hak_rare_blocks, OFTEN);
+        struct hak_heap *heap = heap_make();
+        heap->shelf[c].rare = 0;
+        heap->opened_bytes = 1 << 20; /* as one that has grown: it opens no page too many */
+        unsigned asked = 0, most = LITTLE / hak_classes[c].block_bytes + 2, held = 0;
+        for (bool is_coarse = true; is_coarse; asked += is_coarse) {
+            void *block = block_take(heap, c);
+            is_coarse = slab_of(block)->class_index == hak_classes[c].coarse;
+            block_give(heap, block);
+            assert_true(asked <= OFTEN);
+        }
+        assert_in_range(asked, OFTEN / 2, OFTEN);
+        hak_bin_put_back(heap, c);
+        while (held < most && slab_of(blocks[held] = block_take(heap, c))->class_index == c) held++;
+        assert_true(held < most); /* a page would have been opened while little was held */
+        for (unsigned i = 0; i <= held; i++) block_give(heap, blocks[i]);
+        heap_end(heap);
+    }
+    hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
+}
+
+/* Much of it is held: the coarser blocks would cost more than pages of its own. */
+static void where_heaps_are_many_a_class_that_grows_has_its_slab_for_good(void **state) {
+    (void)state;
+    enum { OFTEN = 1 << 20, PAGES = 20 };
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c += 3) {
+        unsigned coarse = hak_classes[c].coarse, count = 0;
+        if (coarse == c) continue;
+        hak_store_relaxed(&hak_rare_blocks, OFTEN);
+        struct hak_heap *heap = heap_make();
+        heap->shelf[c].rare = 0;
+        unsigned a_page = hak_classes[coarse].block_bytes < 4096 ? 4096 / hak_classes[coarse].block_bytes : 1;
+        unsigned at_once = hak_load_relaxed(&hak_shares[coarse].few);
+        while (slab_of(blocks[count++] = block_take(heap, c))->class_index == coarse)
+            assert_true(count <= PAGES * (a_page > at_once ? a_page : at_once));
+        for (unsigned i = 0; i < 1000; i++) assert_int_equal(slab_of(blocks[count++] = block_take(heap, c))->class_index, c);
+        while (count > 0) block_give(heap, blocks[--count]);
+        heap_end(heap);
+    }
+    hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
 }
 
 static void what_strangers_gave_back_is_used_before_a_new_slab(void **state) {
@@ -261,6 +309,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_are_taken_by_windows),
         cmocka_unit_test(a_rare_class_is_served_by_a_coarser_one_until_it_earns_a_slab),
+        cmocka_unit_test(where_heaps_are_many_a_class_that_asks_often_has_a_slab_for_a_while),
+        cmocka_unit_test(where_heaps_are_many_a_class_that_grows_has_its_slab_for_good),
         cmocka_unit_test(what_strangers_gave_back_is_used_before_a_new_slab),
         cmocka_unit_test(a_partial_slab_is_used_before_a_new_one),
         cmocka_unit_test(a_partly_free_slab_comes_before_a_new_page),
