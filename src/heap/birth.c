@@ -120,6 +120,21 @@ void hak_heap_dead_give(struct hak_heap *heap) {
 
 /* --- birth --- */
 
+/* More threads than the processors can run wait with what they hold. */
+static void rare_where_many(uint32_t count) {
+    enum { FEW = 8, EACH = 4, MANY = 16, ASKS = 64 };
+    static hak_atomic_u32 few; /* 0: not known yet */
+    if (HAK_LIKELY(count <= FEW)) return;
+    uint32_t most = hak_load_relaxed(&few);
+    if (most == 0) {
+        uint32_t processors = hak_os_processors();
+        most = (processors ? processors : MANY) * EACH;
+        if (most < FEW) most = FEW;
+        hak_store_relaxed(&few, most);
+    }
+    if (count > most) hak_store_relaxed(&hak_rare_blocks, count * ASKS);
+}
+
 static struct hak_heap *heap_new(void) {
     uint32_t index = hak_load_relaxed(&heap_count);
     for (;;) {
@@ -135,7 +150,7 @@ static struct hak_heap *heap_new(void) {
         }
         if (hak_cas_weak(&heap_count, &index, index + 1)) break;
     }
-    if (index >= HAK_FEW_HEAPS) hak_store_relaxed(&hak_rare_blocks, (index + 1) * 64);
+    rare_where_many(index + 1);
     struct hak_heap *heap = heap_at(index);
     heap->index = index;
     return heap;

@@ -38,8 +38,7 @@ struct hak_shelf {
  * there are many threads, each holding a little of each class, a slab of its own costs pages in each of them: there a class asks often, or
  * makes the coarser one grow, before it has one; and one that only asked often is rare again when it would open pages while it holds little. */
 enum { HAK_RARE_BLOCKS = 2, HAK_RARE_AGAIN = 32, HAK_RARE_OFTEN = 1 << 30, HAK_RARE_GREW };
-enum { HAK_FEW_HEAPS = 8 };
-extern hak_atomic_u32 hak_rare_blocks; /* HAK_RARE_BLOCKS up to so many heaps, from there on 64 for each */
+extern hak_atomic_u32 hak_rare_blocks; /* HAK_RARE_BLOCKS while heaps are few: eight, or four for each processor; else 64 for each heap */
 
 /* What a heap has once classes are split by lifetime: heap/pool.h. All that an allocation reads of its class is in one line:
  * with the sites' bits in a line of their own two waited for each other, half of a split class's price. */

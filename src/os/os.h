@@ -75,6 +75,7 @@ bool hak_os_is_forked(void);
 size_t hak_os_file_read(const char *name, char *text, size_t count); /* how much of it fits, and a 0; 0: it cannot be read */
 bool hak_os_file_takes(int fd, size_t count); /* no SIGXFSZ for so many bytes more, as far as can be known */
 size_t hak_os_page_bytes(void);
+unsigned hak_os_processors(void);     /* that the process's first thread may run on; 0 if unknown */
 size_t hak_os_address_limit(void);    /* the lower of RLIMIT_AS and RLIMIT_DATA in bytes, SIZE_MAX if none */
 size_t hak_os_resident_bytes(void);   /* of this process; 0 if unknown */
 size_t hak_os_memory_limit(void);     /* the lowest of these and the cgroup's memory.max; SIZE_MAX if none */

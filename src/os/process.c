@@ -63,6 +63,31 @@ HAK_EARLY size_t hak_os_address_limit(void) {
     return space < data ? space : data;
 }
 
+/* "Cpus_allowed:<tab>ff,ffffffff", in hexadecimal. */
+static unsigned processors_read(void) {
+    char text[4096];
+    unsigned count = 0;
+    static const char name[] = "\nCpus_allowed:";
+    const char *at = hak_os_file_read("/proc/self/status", text, sizeof text) ? strstr(text, name) : NULL;
+    if (!at) return 0;
+    for (at += sizeof name - 1; *at && *at != '\n'; at++) {
+        unsigned digit = *at >= '0' && *at <= '9' ? (unsigned)(*at - '0') : *at >= 'a' && *at <= 'f' ? (unsigned)(*at - 'a') + 10 : 0;
+        count += (unsigned)__builtin_popcount(digit);
+    }
+    return count;
+}
+
+static unsigned processors_ask(void) {
+    enum { WORDS = 128 }; /* 8,192 processors; the kernel refuses if there may be more */
+    uint64_t mask[WORDS];
+    unsigned count = 0;
+    for (long i = 0, bytes = HAK_SYS3(SYS_sched_getaffinity, hak_os_pid(), sizeof mask, mask); i < bytes / 8; i++)
+        count += (unsigned)__builtin_popcountll(mask[i]);
+    return count;
+}
+
+unsigned hak_os_processors(void) { return hak_os_is_forked() ? processors_read() : processors_ask(); }
+
 bool hak_os_file_takes(int fd, size_t count) {
     struct stat file;
     size_t limit = hak_os_is_forked() ? 0 : SIZE_MAX; /* a child that sees no /proc is shut in: sshd's may write no byte to a file */

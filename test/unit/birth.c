@@ -82,13 +82,16 @@ static void a_thread_whose_end_is_not_told_gets_no_heap(void **state) {
 
 static void a_dead_heap_is_claimed_by_one(void **state) {
     (void)state;
-    struct hak_heap *heap = heap_make(), *other;
+    enum { MOST = 4 * 512 };
+    static struct hak_heap *others[MOST];
+    struct hak_heap *heap = heap_make();
+    unsigned count = 0;
     assert_false(hak_heap_dead_claim(heap)); /* it lives */
     heap_end(heap);
     assert_true(hak_heap_dead_claim(heap));
     assert_int_equal(state_of(heap), HAK_HEAP_BUSY);
     assert_false(hak_heap_dead_claim(heap));
-    while ((other = hak_heap_dead_take()) != NULL) assert_ptr_not_equal(other, heap);
+    while (count < MOST && (others[count] = hak_heap_dead_take()) != NULL) assert_ptr_not_equal(others[count++], heap);
     hak_heap_dead_unclaim(heap);
     assert_int_equal(state_of(heap), HAK_HEAP_DEAD);
     assert_ptr_equal(hak_heap_dead_take(), heap); /* being passed by has not lost it */
@@ -96,6 +99,7 @@ static void a_dead_heap_is_claimed_by_one(void **state) {
     hak_heap_dead_give(heap);
     assert_ptr_equal(hak_heap_dead_take(), heap);
     hak_heap_dead_give(heap);
+    while (count > 0) hak_heap_dead_give(others[--count]);
 }
 
 static void every_dead_heap_is_taken_once(void **state) {
@@ -161,6 +165,23 @@ static void what_threads_asked_for_together_earns_no_slab(void **state) {
     AUDIT();
 }
 
+/* More threads than processors can run; then a class asks more often for a slab of its own. */
+static void classes_are_rare_for_longer_where_heaps_are_many(void **state) {
+    (void)state;
+    enum { MOST = 4 * 512 };
+    static struct hak_heap *heaps[MOST];
+    unsigned few = 4 * hak_os_processors(), count = 0;
+    if (few < 8) few = 8;
+    if (few >= MOST) skip();
+    hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
+    while (count < few) heaps[count++] = heap_make();
+    assert_int_equal(hak_load_relaxed(&hak_rare_blocks), HAK_RARE_BLOCKS);
+    heaps[count++] = heap_make();
+    assert_int_equal(hak_load_relaxed(&hak_rare_blocks), 64 * count);
+    while (count > 0) heap_end(heaps[--count]);
+    hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
+}
+
 static bool refuse_all(enum hak_os_call call) {
     (void)call;
     return true;
@@ -219,6 +240,7 @@ static void no_heap_has_two_threads(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_heap_lives_dies_and_is_adopted),
+        cmocka_unit_test(classes_are_rare_for_longer_where_heaps_are_many), /* early: heaps are never unmade */
         cmocka_unit_test(a_borrowed_heap_is_dead_again_at_once),
         cmocka_unit_test(a_thread_whose_end_is_not_told_gets_no_heap),
         cmocka_unit_test(a_dead_heap_is_claimed_by_one),

@@ -10,6 +10,7 @@
 #include "os/module.h"
 #include "os/os.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -87,7 +88,12 @@ static void a_forked_child_learns_the_same_from_files(void **state) {
     hak_os_thread_name(name);
     size_t most = hak_os_address_limit();
     struct hak_os_usage asked = hak_os_usage();
+    unsigned processors = hak_os_processors();
+    cpu_set_t set;
+    assert_int_equal(sched_getaffinity(getpid(), sizeof set, &set), 0);
+    assert_int_equal(processors, CPU_COUNT(&set));
     hak_os_forked();
+    assert_int_equal(hak_os_processors(), processors);
     struct hak_os_usage read = hak_os_usage();
     hak_os_thread_name(again);
     assert_string_equal(again, name);
