@@ -13,6 +13,8 @@
 struct hak_purge hak_purge;
 
 enum { RANGES = 64, RETOUCH_MS = 1000, KEEP_WINDOW_MS = 2000, JUDGED_BYTES_MIN = 1 << 20, KEEP_PAGES_BYTES = 32 << 20 };
+/* A page that is touched again costs about 0.7 us, its return and its fault: at 64 KiB a millisecond a hundredth of a processor's time. */
+enum { COST_BYTES_MS = 64 << 10, COST_START_MS = 20 };
 enum { DELAY_MS_MAX = 4000, DELAY_HOLDS_MS = 30000 };
 
 static uint64_t positive(int64_t n) { return n > 0 ? (uint64_t)n : 0; }
@@ -64,7 +66,8 @@ uint64_t hak_purge_goal(void) { return hak_purge_goal_of(hak_purge_bound()); }
 
 uint32_t hak_purge_stamp(bool by_sweep) { return ((uint32_t)hak_os_clock_ms() & ~1u) | by_sweep; }
 
-static void keep_begin(void) {
+static void keep_begin(uint64_t now) {
+    hak_store_relaxed(&hak_purge.judged_since_ms, now);
     hak_store_relaxed(&hak_purge.judged_returned_bytes, 0);
     hak_store_relaxed(&hak_purge.judged_retouched_bytes, 0);
     hak_store_relaxed(&hak_purge.enforced_bytes, 0);
@@ -73,7 +76,8 @@ static void keep_begin(void) {
 
 /* Something goes back every second, so that nothing begins anew: what is long ago counts less, or all that ever went back
  * would raise `keep` at the next peak. */
-static void keep_age(void) {
+static void keep_age(uint64_t now) {
+    hak_store_relaxed(&hak_purge.judged_since_ms, now - (now - hak_load_relaxed(&hak_purge.judged_since_ms)) / 2);
     hak_atomic_u64 *sums[] = { &hak_purge.judged_returned_bytes, &hak_purge.judged_retouched_bytes, &hak_purge.enforced_bytes,
                                &hak_purge.enforced_retouched_bytes, &hak_purge.swept_bytes, &hak_purge.swept_retouched_bytes };
     for (unsigned i = 0; i < sizeof sums / sizeof *sums; i++) hak_store_relaxed(sums[i], hak_load_relaxed(sums[i]) / 2);
@@ -128,6 +132,7 @@ void hak_purge_note_retouch(uint64_t bytes, uint32_t stamp) {
         delay_raise(now);
         return;
     }
+    if (again < COST_BYTES_MS * (now - hak_load_relaxed(&hak_purge.judged_since_ms) + COST_START_MS)) return;
     keep_raise(keep_wanted());
     keep_judge_pages(returned, again);
 }
@@ -144,8 +149,9 @@ static void keep_judge(void) {
         uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes), wanted = keep_wanted();
         if (wanted < keep / 2) wanted = keep < 1 << 20 ? 0 : keep / 2;
         if (wanted < keep) hak_store_relaxed(&hak_purge.keep_bytes, wanted);
-        if (now - hak_load_relaxed(&hak_purge.returned_ms) >= RETOUCH_MS) keep_begin();
-        else keep_age();
+        bool is_first = hak_load_relaxed(&hak_purge.keep_ms) == 0;
+        if (is_first || now - hak_load_relaxed(&hak_purge.returned_ms) >= RETOUCH_MS) keep_begin(now);
+        else keep_age(now);
         int64_t free_bytes = hak_free_unpurged(hak_load_relaxed(&hak_purge.free_bytes));
         hak_store_relaxed(&hak_purge.free_peak_bytes, free_bytes);
         hak_store_relaxed(&hak_purge.drawn_bytes, 0);
