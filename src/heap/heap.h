@@ -28,7 +28,7 @@ enum hak_heap_state { HAK_HEAP_LIVE, HAK_HEAP_DEAD, HAK_HEAP_BUSY };
 struct hak_shelf {
     struct hak_row *current; /* of the slab in use */
     hak_slab_name partial;  /* slabs with free blocks, doubly linked; the last relisted is first */
-    int32_t rare;           /* blocks served by the coarser class so far, and more where that had to grow; from HAK_RARE_OFTEN on the
+    int32_t rare;           /* blocks served by the coarser class so far, above them pages that were opened for it; from HAK_RARE_OFTEN on the
                              * class has earned a slab. When a thread ends, what it asked for less often itself is rare again (heap/birth.c) */
     uint64_t handed;        /* blocks put into the bin since the heap was born */
     uint64_t ahead;         /* the same, from what the sampler set: past the highest when a sample is among the blocks */
@@ -98,7 +98,6 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     int64_t free_sum;                    /* its part of hak_purge.free_bytes that is not added yet */
     int64_t given_sum;                   /* the same of hak_purge.given_bytes */
     uint64_t opened_bytes;               /* of slabs, that were handed out for the first time since the heap was made */
-    uint32_t grown, grown_seen;          /* how often classes that serve others opened pages; at the last visit for one of those */
     hak_atomic_u32 epoch;                /* the process it was last used in, see hak_epoch */
     uint32_t index;                      /* its name in the list of dead heaps - 1 */
     hak_slab_name pending;               /* slabs whose events met a claim */

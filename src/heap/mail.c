@@ -10,8 +10,6 @@
 
 #include "memory/purge.h"
 
-enum { BATCH_BYTES = 8192 };
-
 /* --- mailboxes: a stack of slabs, its head tagged with the epoch so that a child finds the parent's void --- */
 
 /* Six bits below a header's address and sixteen above all addresses of programs: with six alone, mail that nobody had read was
@@ -83,18 +81,15 @@ static unsigned behind_of(size_t granule, const struct hak_slab *slab, const hak
     return hak_lines_behind((uintptr_t)word - meta);
 }
 
-/* Of blocks of which BATCH_BYTES have `room`: near enough, and the same for who gives and who takes in. A stranger would have to fetch
- * the owner's lines to know it exactly. */
-static int64_t given_bytes(unsigned count, unsigned room) { return (int64_t)count * (room ? BATCH_BYTES / room : 2 * BATCH_BYTES); }
-
 void hak_given_taken(struct hak_heap *heap, const struct hak_row *row, uint32_t count) {
-    hak_given_sum(&heap->given_sum, -given_bytes(count, BATCH_BYTES / row->block_bytes));
+    hak_given_sum(&heap->given_sum, -hak_given_bytes(count, HAK_BATCH_BYTES / row->block_bytes));
+    if (hak_load_relaxed(&row->slab->settled)) hak_slab_settle(row->slab, 0);
 }
 
 /* What is given is free memory that only its owner knows to use, who may wait for long. A thread without a heap has no sum of its own, and
  * the one of all would cost it half as much again for each block: what it frees is not counted. */
 static void given(struct hak_heap *self, unsigned count, unsigned room) {
-    if (HAK_UNLIKELY(hak_given_sum(&self->given_sum, given_bytes(count, room))) && hak_given_over() && self == hak_self) hak_sweep_given();
+    if (HAK_UNLIKELY(hak_given_sum(&self->given_sum, hak_given_bytes(count, room))) && hak_given_over() && self == hak_self) hak_sweep_given();
 }
 
 static void give(struct hak_heap *self, struct hak_slab *slab, hak_atomic_u64 *word, unsigned behind, uint64_t mask) {
@@ -124,9 +119,9 @@ void hak_batch_flush(struct hak_heap *self) {
     self->batches = 0;
 }
 
-/* So many of its blocks are BATCH_BYTES. */
+/* So many of its blocks are HAK_BATCH_BYTES. */
 static unsigned room_for(const struct hak_granule *record) {
-    return (unsigned)((unsigned __int128)BATCH_BYTES * record->reciprocal >> 64);
+    return (unsigned)((unsigned __int128)HAK_BATCH_BYTES * record->reciprocal >> 64);
 }
 
 /* The lines that the flush will need are fetched meanwhile: the owner's word, the strangers', and the header. */

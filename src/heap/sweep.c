@@ -151,12 +151,10 @@ static bool look_at_given(size_t granule, uint32_t epoch) {
     if (hak_slab_live(granule)) {
         const struct hak_class *class = hak_slab_class(slab);
         const hak_atomic_u64 *remote = hak_slab_remote(slab);
-        uint64_t count = 0;
+        uint32_t count = 0;
         for (unsigned i = 0; i < class->word_count; i++) count += hak_word_count(hak_load_relaxed(&remote[i]));
         hak_slab_sweep_claimed(slab, true);
-        uint64_t before = slab->settled * (uint64_t)class->capacity / 63;
-        hak_given_settle((count < before ? count : count - before) * class->block_bytes); /* fewer: its owner took some in */
-        slab->settled = (uint8_t)(count * 63 / class->capacity);
+        hak_slab_settle(slab, count);
     }
     hak_slab_unclaim(slab);
     return true;

@@ -47,16 +47,11 @@ static void *into_bin_noted(struct hak_heap *heap, struct hak_row *row, unsigned
     return block;
 }
 
-static bool serves_others(unsigned index) { return hak_classes[index].coarse == index; }
-
 static void *take_claimed(struct hak_heap *heap, struct hak_row *row) {
     uint32_t count;
     uint64_t opened = heap->opened_bytes;
     uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, &heap->opened_bytes);
-    if (heap->opened_bytes != opened) {
-        hak_heap_chores_call(heap); /* it grows: is there mail? */
-        heap->grown += serves_others(row->class_index);
-    }
+    if (heap->opened_bytes != opened) hak_heap_chores_call(heap); /* it grows: is there mail? */
     unsigned index = row->slab->cursor;
     hak_slab_unclaim(row->slab);
     if (HAK_UNLIKELY(word == 0)) return NULL;
@@ -185,14 +180,29 @@ static HAK_NOINLINE void *visit_middle(size_t bytes, struct hak_heap *heap, unsi
     return on_kept ? on_kept(bytes, heap, index, block) : block;
 }
 
-/* One more was asked for. A class earns its slab by asking often, or by sixteen pages that the coarser ones opened when it asked. */
-static void rare_note(struct hak_heap *heap, struct hak_shelf *shelf) {
-    enum { PAGES = 16 };
-    int32_t least = (int32_t)hak_load_relaxed(&hak_rare_blocks);
-    int32_t step = heap->grown != heap->grown_seen ? 1 + least / PAGES : 1;
-    heap->grown_seen = heap->grown;
-    shelf->rare += step;
-    if (shelf->rare >= least) shelf->rare = step > 1 ? HAK_RARE_GREW : HAK_RARE_OFTEN;
+/* A class earns its slab by asking often, or by pages that coarser classes opened for it: two numbers in one. */
+enum { RARE_PAGES = 16, RARE_PAGE = 1 << 24 };
+
+static int32_t rare_asks(const struct hak_shelf *shelf) { return (int32_t)((uint32_t)shelf->rare << 8) >> 8; }
+
+static void rare_asked(struct hak_shelf *shelf) {
+    shelf->rare++;
+    if (rare_asks(shelf) >= (int32_t)hak_load_relaxed(&hak_rare_blocks)) shelf->rare = HAK_RARE_OFTEN;
+}
+
+/* The class or pool that the size has, where shelf `index` serves it. */
+static unsigned exact_of(size_t bytes, unsigned index) {
+    unsigned exact = bytes ? hak_class_of(bytes) : 1;
+    return index < HAK_CLASS_COUNT ? exact : hak_pool_of(exact);
+}
+
+/* A page was opened in shelf `index` for a block of so many bytes, or none. */
+static void rare_grew(struct hak_heap *heap, size_t bytes, unsigned index, uint64_t opened) {
+    if (heap->opened_bytes == opened) return;
+    struct hak_shelf *shelf = hak_shelf_of(heap, exact_of(bytes, index));
+    if (shelf->rare >= HAK_RARE_OFTEN) return;
+    shelf->rare += RARE_PAGE;
+    if (shelf->rare >= RARE_PAGES * RARE_PAGE - RARE_PAGE / 2) shelf->rare = HAK_RARE_GREW;
 }
 
 /* The class is rare in this heap so far: a block of the coarser one, or at last a slab of its own. */
@@ -204,11 +214,14 @@ static HAK_NOINLINE void *visit_rare(size_t bytes, struct hak_heap *heap, unsign
         shelf->rare = HAK_RARE_GREW;
         return hak_visit_any(bytes, heap, index);
     }
-    rare_note(heap, shelf);
+    rare_asked(shelf);
     HAK_COUNT(&heap->counters, visit_coarse, 1);
     struct hak_bin *bin = hak_bin_of(heap, coarse);
     uint64_t word = bin->word;
-    if (hak_class_is_middle(coarse) && hak_middle_count(hak_middle_of(heap, coarse)) != 0) return visit_middle(bytes, heap, coarse);
+    if (hak_class_is_middle(coarse)) {
+        if (hak_middle_count(hak_middle_of(heap, coarse)) != 0) return visit_middle(bytes, heap, coarse);
+        hak_middle_of(heap, coarse)->state = 0; /* the run of frees ends */
+    }
     if (word == 0) return hak_visit_any(bytes, heap, coarse);
     bin->word = word & (word - 1);
     return bin->base + hak_word_first(word) * (size_t)hak_classes[coarse].block_bytes;
@@ -232,10 +245,20 @@ static void *take_further(struct hak_heap *heap, unsigned index, enum hak_turn *
         if (block) return block;
     }
     block = take_from_new(heap, index);
-    *turn = HAK_TURN_NEW;
-    if (HAK_LIKELY(block != NULL)) return block;
-    *turn = HAK_TURN_NONE;
-    return hak_heap_on_shortage(heap, index);
+    *turn = block ? HAK_TURN_NEW : HAK_TURN_NONE;
+    return block;
+}
+
+/* No more memory. Of a class that another one serves there may be free blocks in slabs of its own, or room for a smaller slab. */
+static HAK_COLD void *take_short(size_t bytes, struct hak_heap *heap, unsigned *index, enum hak_turn *turn) {
+    unsigned exact = exact_of(bytes, *index);
+    void *block = NULL;
+    if (exact != *index) {
+        hak_shelf_of(heap, exact)->rare = HAK_RARE_GREW;
+        *index = exact;
+        block = take_further(heap, exact, turn);
+    }
+    return block ? block : hak_heap_on_shortage(heap, exact);
 }
 
 /* A sample is among the blocks that a visit found. Whoever made `ahead` pass its highest is there for ever. */
@@ -250,7 +273,10 @@ static HAK_NOINLINE void *visit_further(size_t bytes, struct hak_heap *heap, siz
     unsigned index = (unsigned)shelf_index;
     if (hak_shelf_of(heap, index)->rare < HAK_RARE_OFTEN) return visit_rare(bytes, heap, index); /* it has no slab */
     enum hak_turn turn = HAK_TURN_NONE;
+    uint64_t opened = heap->opened_bytes;
     void *block = take_further(heap, index, &turn);
+    rare_grew(heap, bytes, index, opened);
+    if (HAK_UNLIKELY(block == NULL)) block = take_short(bytes, heap, &index, &turn);
     hak_heap_slab_function *told = __atomic_load_n(&hak_heap_on_slab, __ATOMIC_RELAXED);
     if (told && turn != HAK_TURN_NONE) {
         bool is_named = heap->from_address != NULL;
@@ -318,7 +344,9 @@ static HAK_NOINLINE void *visit_thin(size_t bytes, struct hak_heap *heap, struct
         HAK_COUNT(&heap->counters, visit_next_word, 1);
         block = into_bin_noted(heap, row, at, word, count);
     } else if ((block = take_instead(heap, row)) == NULL) {
+        uint64_t opened = heap->opened_bytes;
         block = take_claimed(heap, row);
+        rare_grew(heap, bytes, index, opened);
         if (HAK_UNLIKELY(block == NULL)) return visit_further(bytes, heap, index);
         HAK_COUNT(&heap->counters, visit_next_word, 1);
     }
@@ -360,7 +388,9 @@ static HAK_NOINLINE void *visit_sparse(size_t bytes, struct hak_heap *heap, stru
     unsigned index = row->class_index;
     if (HAK_UNLIKELY(is_rare_again(heap, row))) return visit_little(bytes, heap, row);
     if (hak_class_is_middle(index) && hak_shelf_of(heap, index)->partial) return visit_thin(bytes, heap, row);
+    uint64_t opened = heap->opened_bytes;
     void *block = take_claimed(heap, row);
+    rare_grew(heap, bytes, index, opened);
     if (HAK_UNLIKELY(block == NULL)) return visit_further(bytes, heap, index);
     HAK_COUNT(&heap->counters, visit_next_word, 1);
     if (HAK_UNLIKELY(heap->is_ahead)) return visited(bytes, heap, index, block);
@@ -369,12 +399,13 @@ static HAK_NOINLINE void *visit_sparse(size_t bytes, struct hak_heap *heap, stru
 
 /* No slab is in use: the class is rare, or has filled its slabs. What a coarser class has at hand is no visit to the clock. */
 static HAK_NOINLINE void *visit_without(size_t bytes, struct hak_heap *heap, size_t index) {
-    if (index > HAK_SMALL_CLASS_MAX || heap->grown != heap->grown_seen) return visit_further(bytes, heap, index);
+    if (index > HAK_SMALL_CLASS_MAX) return visit_further(bytes, heap, index);
     struct hak_shelf *shelf = &heap->shelf[index];
     unsigned coarse = hak_classes[index].coarse;
     struct hak_bin *bin = &heap->bin[coarse];
     uint64_t word = bin->word;
-    if (word == 0 || shelf->rare + 1 >= (int32_t)hak_load_relaxed(&hak_rare_blocks)) return visit_further(bytes, heap, index);
+    if (word == 0 || shelf->rare >= HAK_RARE_OFTEN || rare_asks(shelf) + 1 >= (int32_t)hak_load_relaxed(&hak_rare_blocks))
+        return visit_further(bytes, heap, index);
     shelf->rare++;
     heap->clock_in += HAK_VISIT_CLOCK;
     HAK_COUNT(&heap->counters, visit_coarse, 1);

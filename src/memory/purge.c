@@ -13,8 +13,9 @@
 struct hak_purge hak_purge;
 
 enum { RANGES = 64, RETOUCH_MS = 1000, KEEP_WINDOW_MS = 2000, JUDGED_BYTES_MIN = 1 << 20, KEEP_PAGES_BYTES = 32 << 20 };
-/* A page that is touched again costs about 0.7 us, its return and its fault: at 64 KiB a millisecond a hundredth of a processor's time. */
-enum { COST_BYTES_MS = 64 << 10, COST_START_MS = 20 };
+/* A page that is touched again costs about 0.7 us, its return and its fault: at 64 KiB a millisecond a hundredth of a processor's time.
+ * That is worth as much again as the program holds, or a small one may. */
+enum { COST_BYTES_MS = 64 << 10, COST_START_MS = 20, HELD_LEAST = 8 << 20 };
 enum { DELAY_MS_MAX = 4000, DELAY_HOLDS_MS = 30000 };
 
 static uint64_t positive(int64_t n) { return n > 0 ? (uint64_t)n : 0; }
@@ -40,11 +41,8 @@ bool hak_purge_over(int64_t more_bytes) {
 }
 
 HAK_COLD void hak_given_note(int64_t bytes) {
-    int64_t before = hak_add(&hak_purge.given_bytes, bytes), settled = hak_load_relaxed(&hak_purge.settled_bytes);
+    int64_t before = hak_add(&hak_purge.given_bytes, bytes);
     if (before + bytes < 0) hak_add(&hak_purge.given_bytes, -(before + bytes)); /* given by who does not count (heap/mail.c) */
-    if (bytes >= 0 || settled <= 0) return;
-    /* of what was taken in as much was settled as of the rest */
-    hak_add(&hak_purge.settled_bytes, before > -bytes ? (int64_t)((__int128)settled * bytes / before) : -settled);
 }
 
 HAK_COLD bool hak_given_over(void) {
@@ -52,10 +50,7 @@ HAK_COLD bool hak_given_over(void) {
     return rest > 0 && hak_purge_over(rest);
 }
 
-HAK_COLD void hak_given_settle(uint64_t bytes) {
-    int64_t rest = hak_load_relaxed(&hak_purge.given_bytes) - hak_load_relaxed(&hak_purge.settled_bytes);
-    hak_add(&hak_purge.settled_bytes, (int64_t)bytes < rest ? (int64_t)bytes : (int64_t)positive(rest));
-}
+HAK_COLD void hak_given_settle(int64_t bytes) { hak_add(&hak_purge.settled_bytes, bytes); }
 
 uint64_t hak_purge_goal_of(uint64_t bound) {
     uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes);
@@ -96,13 +91,17 @@ static void keep_raise(uint64_t wanted) {
         hak_store_relaxed(&hak_purge.keep_bytes, wanted);
 }
 
+/* By the program. What strangers gave nobody holds, whoever looked at it. */
+static uint64_t held_bytes(void) {
+    return positive((int64_t)used_bytes() - hak_load_relaxed(&hak_purge.free_bytes) - hak_load_relaxed(&hak_purge.given_bytes));
+}
+
 /* Of `returned` bytes so many were touched again: by the pages, not by how much is free, for that may stay as it is while what is freed
  * in one class goes back and is wanted there a moment later. To half of what is held at most, or to what a small program may keep. */
 static HAK_COLD void keep_judge_pages(uint64_t returned, uint64_t again) {
     uint64_t bound = hak_purge_bound(), wanted = bound + bound / 2;
     if (returned < bound / 2 || again * 4 <= returned * 3) return;
-    int64_t given = hak_load_relaxed(&hak_purge.given_bytes); /* nobody holds these, whoever looked at them */
-    uint64_t most = positive((int64_t)used_bytes() - hak_load_relaxed(&hak_purge.free_bytes) - given) / 2;
+    uint64_t most = held_bytes() / 2;
     if (most < KEEP_PAGES_BYTES) most = KEEP_PAGES_BYTES;
     hak_store_relaxed(&hak_purge.enforced_bytes, 0);
     hak_store_relaxed(&hak_purge.enforced_retouched_bytes, 0);
@@ -132,8 +131,10 @@ void hak_purge_note_retouch(uint64_t bytes, uint32_t stamp) {
         delay_raise(now);
         return;
     }
-    if (again < COST_BYTES_MS * (now - hak_load_relaxed(&hak_purge.judged_since_ms) + COST_START_MS)) return;
-    keep_raise(keep_wanted());
+    uint64_t cost = again / (now - hak_load_relaxed(&hak_purge.judged_since_ms) + COST_START_MS);
+    if (cost < COST_BYTES_MS) return;
+    uint64_t wanted = keep_wanted(), held = held_bytes(), worth = (held > HELD_LEAST ? held : HELD_LEAST) / COST_BYTES_MS * cost;
+    keep_raise(wanted < worth ? wanted : worth);
     keep_judge_pages(returned, again);
 }
 

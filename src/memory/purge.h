@@ -4,7 +4,8 @@
  * Threads:   any; sums are relaxed atomics, changed on slow paths only.
  * The bound: free memory that is resident stays under max(free_max_mb, used / free_share, keep). While more than a fifth
  *            of what the bound returned is touched again within a second, and that costs a hundredth of a processor's time, `keep`
- *            rises to what the program drew from free memory, its fall from a peak, and a quarter; and by half when three quarters are
+ *            rises to what the program drew from free memory, its fall from a peak, and a quarter, but to as many times what is
+ *            held as that costs hundredths at most; and by half when three quarters are
  *            touched again, for then it is classes that want their own pages back: to half of what is held, or 32 MiB. What the
  *            sweep returned says nothing of the bound. Every two seconds it falls, by half at most, to what was drawn in them.
  *            What was kept and never needed goes; what comes and goes stays.
@@ -90,7 +91,13 @@ HAK_INLINE void hak_free_note_in(int64_t *sum, int64_t bytes) {
  * the owner may wait for ever: heap/sweep.c looks at their slabs then. */
 void hak_given_note(int64_t bytes);
 bool hak_given_over(void);
-void hak_given_settle(uint64_t bytes); /* a slab that has so many was looked at */
+void hak_given_settle(int64_t bytes); /* a slab that has so many was looked at; below 0: its owner took in what was */
+/* Of blocks of which HAK_BATCH_BYTES have `room`: near enough, and the same for who gives, who looks and who takes in. A stranger would
+ * have to fetch the owner's lines to know it exactly. */
+enum { HAK_BATCH_BYTES = 8 << 10 };
+HAK_INLINE int64_t hak_given_bytes(unsigned count, unsigned room) {
+    return (int64_t)count * (room ? HAK_BATCH_BYTES / room : 2 * HAK_BATCH_BYTES);
+}
 HAK_INLINE bool hak_given_sum(int64_t *sum, int64_t bytes) { /* as hak_free_note_in; true when the sum of all was changed */
     *sum += bytes;
     if (HAK_LIKELY(*sum <= HAK_FREE_SUM_MAX && *sum >= -HAK_FREE_SUM_MAX)) return false;

@@ -64,7 +64,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     hak_store_relaxed(&slab->noted, 0);
     uint64_t mask = hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES), class->granules);
     slab->returned_once = hak_chunk_returned_once(hak_chunk_at(number), mask) ? HAK_RETURNED_BEFORE : 0;
-    slab->settled = 0;
+    hak_store_relaxed(&slab->settled, 0);
     struct hak_row *row = hak_slab_row(slab);
     row->start = hak_slab_start(slab);
     row->slab = slab;
@@ -130,6 +130,7 @@ void hak_slab_release_claimed(struct hak_slab *slab, int64_t *sum) {
     hak_and(&hak_chunk_at(number)->slabs, ~(UINT64_C(1) << granule % HAK_CHUNK_GRANULES));
     for (unsigned i = 0; i < class->granules; i++) hak_store_release(&hak_granule_at(granule + i)->owner, NULL);
     hak_lines_give(number, class->word_count, slab->owner_line);
+    if (HAK_UNLIKELY(hak_load_relaxed(&slab->settled))) hak_slab_settle(slab, 0); /* by a look while its owner took the last in */
     if (hak_load_relaxed(&slab->counted_pages)) uncount(slab, sum);
     sample_is_dead(slab);
     slab->place = HAK_SLAB_NONE;
@@ -237,7 +238,7 @@ static uint64_t open_page(struct hak_slab *slab, const struct hak_row *row, unsi
         if (count > most) most = count, best = k;
     }
     if (best != i) {
-        slab->cursor = (uint8_t)best;
+        slab->cursor = best & 63;
         *index = best;
         return word_ready(slab, row, best);
     }
@@ -269,7 +270,7 @@ uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, uint3
         int further = word_further(slab, row, i);
         if (further < 0) return 0;
         i = (unsigned)further;
-        slab->cursor = (uint8_t)i;
+        slab->cursor = i & 63;
         all = word = hak_load_relaxed(&row->word[i]);
         if (i == slab->last_word) word &= hak_class_valid(hak_slab_class(slab), i);
     }
@@ -393,6 +394,14 @@ size_t hak_slab_account_claimed(struct hak_slab *slab, uint64_t free_pages, int6
     size_t bytes = pages_return(slab, pages, false);
     pages_uncount_returned(slab, hak_word_count(pages & ~slab->returned), sum);
     return bytes;
+}
+
+void hak_slab_settle(struct hak_slab *slab, uint32_t count) {
+    enum { UNITS = UINT8_MAX };
+    const struct hak_class *class = hak_slab_class(slab);
+    unsigned units = (count * UNITS + class->capacity - 1u) / class->capacity, before = atomic_exchange(&slab->settled, (uint8_t)units);
+    int64_t all = hak_given_bytes(class->capacity, HAK_BATCH_BYTES / class->block_bytes);
+    if (units != before) hak_given_settle(((int64_t)units - before) * ((all + UNITS - 1) / UNITS));
 }
 
 void hak_slab_estimate_claimed(struct hak_slab *slab, int64_t *sum) {

@@ -61,12 +61,12 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
     uint8_t place : 2;                    /* enum hak_slab_place */
     uint8_t pending : 1;                  /* 1: in its heap's pending list */
     uint8_t exact : 1;                    /* 1: armed for the very last held block once since the last take */
-    uint8_t cursor;                       /* the word last taken from */
+    uint8_t cursor : 6;                   /* under claim: the word last taken from */
+    uint8_t returned_once : 2;            /* under claim: pages of it went back: enum hak_slab_returned */
     uint8_t class_index;
     uint8_t last_word;                    /* the one whose bits may not all be blocks */
     uint16_t owner_line, remote_line;     /* where its rows are among the chunk's lines */
-    uint8_t returned_once : 2;            /* under claim: pages of it went back: enum hak_slab_returned */
-    uint8_t settled : 6;                  /* under claim: of what strangers gave, the share that was looked at, in 63rds of all its blocks */
+    _Atomic(uint8_t) settled;             /* of what strangers gave, what was looked at: in 255ths of all its blocks */
     uint8_t page_shift;                   /* hak_slab_page_shift() of its class */
     uint16_t frontier;                    /* a hint: blocks from here on were not handed out since it was cut */
     union {                               /* one load asks for both */
@@ -196,6 +196,9 @@ void hak_slab_estimate_claimed(struct hak_slab *slab, int64_t *sum);
 /* One step of the sweep: returns the free pages that were free at the last step already, or all. */
 size_t hak_slab_sweep_claimed(struct hak_slab *slab, bool all);
 
+/* Of what strangers gave, so many blocks were looked at; 0: its owner took them in. Whoever asks first. */
+void hak_slab_settle(struct hak_slab *slab, uint32_t count);
+
 /* Mail for the slab, or for an earlier life of it, is under way. */
 HAK_INLINE bool hak_slab_mailed(struct hak_slab *slab) {
     return atomic_load(&slab->mailed) == hak_load_relaxed(&hak_epoch);
@@ -238,7 +241,7 @@ HAK_INLINE void hak_slab_turn_claimed(struct hak_slab *slab, const struct hak_ro
     uint64_t word = hak_load_relaxed(&row->word[i]);
     uint32_t below = i * 64 + (word ? hak_word_first(word) : 64);
     if (i > 0 && hak_row_out(row) * 4 < below * 3) slab->cursor = 0; /* a quarter of what lies below is free: dense beats untouched */
-    else if (word == 0 && i < slab->last_word) slab->cursor = (uint8_t)(i + 1);
+    else if (word == 0 && i < slab->last_word) slab->cursor = (i + 1) & 63;
 }
 
 /* Of the pages up to the frontier, those that are not resident; of the others perhaps some. */

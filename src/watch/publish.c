@@ -27,7 +27,7 @@ static void geometry_fill(struct hak_geometry *geometry) {
         .chunk_struct_bytes = sizeof(struct hak_chunk), .chunk_used_offset = offsetof(struct hak_chunk, used),
         .chunk_dirty_offset = offsetof(struct hak_chunk, dirty), .chunk_slabs_offset = offsetof(struct hak_chunk, slabs),
         .slab_struct_bytes = sizeof(struct hak_slab), .slab_owner_offset = offsetof(struct hak_slab, owner),
-        .slab_returned_offset = offsetof(struct hak_slab, returned), .slab_place_offset = offsetof(struct hak_slab, cursor) - 1, /* its low two bits */
+        .slab_returned_offset = offsetof(struct hak_slab, returned), .slab_place_offset = offsetof(struct hak_slab, class_index) - 2, /* its low two bits */
         .slab_class_offset = offsetof(struct hak_slab, class_index),
         .slab_owner_line_offset = offsetof(struct hak_slab, owner_line),
         .slab_remote_line_offset = offsetof(struct hak_slab, remote_line),

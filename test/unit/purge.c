@@ -190,7 +190,7 @@ static void what_is_never_drawn_is_not_kept(void **state) {
     keep_set(0);
 }
 
-/* 40 MB more were kept beside 10 that were live, to save 6,000 faults a second. */
+/* Not what costs less than a hundredth of a processor's time, and by what it costs no more than so many times what is held. */
 static void what_costs_little_is_not_kept(void **state) {
     (void)state;
     enum { SECONDS = 10 };
@@ -202,7 +202,9 @@ static void what_costs_little_is_not_kept(void **state) {
         hak_add(&hak_purge.judged_returned_bytes, 200 * MIB);
         hak_add(&hak_purge.enforced_bytes, 200 * MIB);
         hak_purge_note_retouch(100 * MIB, hak_purge_stamp(false));
-        assert_int_equal(hak_load_relaxed(&hak_purge.keep_bytes) != 0, quick != 0);
+        uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes);
+        if (quick) assert_in_range(keep, 8 * MIB, 32 * MIB); /* for 1.6 hundredths, not 125 */
+        else assert_int_equal(keep, 0);
     }
     keep_set(0);
 }
@@ -251,10 +253,10 @@ static void what_strangers_gave_counts_until_it_is_settled(void **state) {
     hak_given_settle(8 * MIB);
     assert_int_equal(given_rest(), 2 * MIB);
     assert_false(hak_given_over());
-    hak_given_note(-5 * MIB); /* taken in: half of what was settled, too */
+    hak_given_note(-5 * MIB); /* taken in, and half of what was settled with it */
+    hak_given_settle(-4 * MIB);
     assert_int_equal(given_rest(), MIB);
-    hak_given_settle(100 * MIB);
-    assert_int_equal(given_rest(), 0);
+    hak_given_settle(-4 * MIB);
     hak_given_note(-7 * MIB); /* 2 more than were told */
     assert_int_equal(hak_load_relaxed(&hak_purge.given_bytes), 0);
     assert_int_equal(hak_load_relaxed(&hak_purge.settled_bytes), 0);

@@ -122,6 +122,70 @@ static void where_heaps_are_many_a_class_that_grows_has_its_slab_for_good(void *
     hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
 }
 
+/* Somebody else's growth is not the class's: it had its slab for good after 16 asks. */
+static void what_others_open_earns_no_slab(void **state) {
+    (void)state;
+    enum { ASKS = 200, OFTEN = 12800 };
+    hak_store_relaxed(&hak_rare_blocks, OFTEN);
+    struct hak_heap *heap = heap_make();
+    unsigned c = 2, count = 0;
+    heap->shelf[c].rare = 0;
+    for (unsigned i = 0; i < ASKS; i++) {
+        for (unsigned k = 0; k < 64; k++) blocks[count++] = block_take(heap, HAK_SMALL_CLASS_MAX);
+        void *block = block_take(heap, c);
+        assert_int_equal(slab_of(block)->class_index, hak_classes[c].coarse);
+        block_give(heap, block);
+    }
+    while (count > 0) block_give(heap, blocks[--count]);
+    heap_end(heap);
+    hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
+}
+
+/* Nothing was kept of a rare class any more, for only the class that serves it would have ended the run of frees. */
+static void a_rare_class_ends_a_run_of_frees(void **state) {
+    (void)state;
+    hak_store_relaxed(&hak_rare_blocks, 100000);
+    struct hak_heap *heap = heap_make();
+    unsigned c = HAK_SMALL_CLASS_MAX + 1, coarse = hak_classes[c].coarse;
+    struct hak_middle *middle = hak_middle_of(heap, coarse);
+    heap->shelf[c].rare = 0;
+    middle->state = (HAK_MIDDLE_RUN + 1) * HAK_MIDDLE_ONE_RUN;
+    void *block = block_take(heap, c);
+    assert_int_equal(slab_of(block)->class_index, coarse);
+    assert_int_equal(middle->state, 0);
+    block_give(heap, block);
+    heap_end(heap);
+    hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
+}
+
+static bool refuse_now(enum hak_os_call call) {
+    (void)call;
+    return true;
+}
+
+/* Its own slab, all but free, lay in the list, and malloc failed. */
+static void own_blocks_serve_where_there_is_no_coarser_slab(void **state) {
+    (void)state;
+    hak_store_relaxed(&hak_rare_blocks, 1000);
+    struct hak_heap *heap = heap_make();
+    unsigned c = 33, coarse = hak_classes[c].coarse, other = 50, count = 0;
+    heap->opened_bytes = 1 << 20;
+    heap->shelf[c].rare = HAK_RARE_OFTEN;
+    heap->shelf[coarse].rare = HAK_RARE_GREW;
+    class_is_common(heap, other);
+    hak_os_fault = refuse_now;
+    while (count < BLOCKS_MAX - 64 && (blocks[count] = block_take(heap, other)) != NULL) count++; /* what memory there is */
+    assert_true(count < BLOCKS_MAX - 64);
+    struct hak_slab *last = slab_of(blocks[count - 1]);
+    while (count > 0 && slab_of(blocks[count - 1]) == last) block_give(heap, blocks[--count]);
+    hak_bin_put_back(heap, other); /* but for a slab */
+    for (unsigned i = 0; i < 64; i++) assert_non_null(blocks[count++] = block_take(heap, c));
+    hak_os_fault = NULL;
+    while (count > 0) block_give(heap, blocks[--count]);
+    heap_end(heap);
+    hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
+}
+
 static void what_strangers_gave_back_is_used_before_a_new_slab(void **state) {
     (void)state;
     struct hak_heap *heap = heap_make(), *stranger = heap_make();
@@ -311,6 +375,9 @@ int main(void) {
         cmocka_unit_test(a_rare_class_is_served_by_a_coarser_one_until_it_earns_a_slab),
         cmocka_unit_test(where_heaps_are_many_a_class_that_asks_often_has_a_slab_for_a_while),
         cmocka_unit_test(where_heaps_are_many_a_class_that_grows_has_its_slab_for_good),
+        cmocka_unit_test(what_others_open_earns_no_slab),
+        cmocka_unit_test(a_rare_class_ends_a_run_of_frees),
+        cmocka_unit_test(own_blocks_serve_where_there_is_no_coarser_slab),
         cmocka_unit_test(what_strangers_gave_back_is_used_before_a_new_slab),
         cmocka_unit_test(a_partial_slab_is_used_before_a_new_one),
         cmocka_unit_test(a_partly_free_slab_comes_before_a_new_page),
