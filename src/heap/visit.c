@@ -354,16 +354,23 @@ static HAK_NOINLINE void *visit_thin(size_t bytes, struct hak_heap *heap, struct
     return block;
 }
 
+/* The slab in use, claimed, without opening a page. Apart, so that its caller may leave by a tail call. */
+static HAK_NOINLINE void *take_unopened(struct hak_heap *heap, struct hak_row *row) {
+    uint32_t count;
+    uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, NULL);
+    unsigned at = row->slab->cursor;
+    hak_slab_unclaim(row->slab);
+    return word ? into_bin_noted(heap, row, at, word, count) : NULL;
+}
+
 /* The class earned its slab by asking often, there are many heaps now, and little of it is held: before a page is opened for it, it is
  * rare again, and the slab goes to the list. It is claimed. */
 static HAK_NOINLINE void *visit_little(size_t bytes, struct hak_heap *heap, struct hak_row *row) {
     unsigned index = row->class_index;
-    uint32_t count, out = hak_row_out(row);
-    uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, NULL);
-    unsigned at = row->slab->cursor;
-    hak_slab_unclaim(row->slab);
-    if (word == 0) {
+    void *block = take_unopened(heap, row);
+    if (block == NULL) {
         struct hak_shelf *shelf = hak_shelf_of(heap, index);
+        uint32_t out = hak_row_out(row);
         shelf->current = NULL;
         shelf->rare = 0;
         hak_row_arm(row, out, out);
@@ -371,7 +378,6 @@ static HAK_NOINLINE void *visit_little(size_t bytes, struct hak_heap *heap, stru
         return visit_rare(bytes, heap, index);
     }
     HAK_COUNT(&heap->counters, visit_next_word, 1);
-    void *block = into_bin_noted(heap, row, at, word, count);
     if (HAK_UNLIKELY(heap->is_ahead)) return visited(bytes, heap, index, block);
     return block;
 }
