@@ -61,6 +61,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
     uint8_t place : 2;                    /* enum hak_slab_place */
     uint8_t pending : 1;                  /* 1: in its heap's pending list */
     uint8_t exact : 1;                    /* 1: armed for the very last held block once since the last take */
+    uint8_t : 0;                          /* the owner's before, the claim's from here on: not one memory location */
     uint8_t cursor : 6;                   /* under claim: the word last taken from */
     uint8_t returned_once : 2;            /* under claim: pages of it went back: enum hak_slab_returned */
     uint8_t class_index;
@@ -77,7 +78,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
         hak_atomic_u32 noted;
     };
 };
-HAK_STATIC(sizeof(struct hak_slab) == HAK_LINE);
+HAK_STATIC(sizeof(struct hak_slab) == HAK_LINE && offsetof(struct hak_slab, class_index) == 50);
 
 /* --- finding things --- */
 
