@@ -54,7 +54,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->class_index = (uint8_t)class_index;
     slab->place = HAK_SLAB_CURRENT;
     slab->cursor = slab->pending = slab->exact = 0;
-    slab->last_word = (uint8_t)(class->word_count - 1);
+    slab->last_word = (class->word_count - 1u) & 63;
     slab->page_shift = (uint8_t)hak_slab_page_shift(class);
     slab->next = slab->prev = 0;
     slab->returned = pages_clean(granule, class, dirty_count);
@@ -238,7 +238,7 @@ static uint64_t open_page(struct hak_slab *slab, const struct hak_row *row, unsi
         if (count > most) most = count, best = k;
     }
     if (best != i) {
-        slab->cursor = best & 63;
+        slab->cursor = (uint8_t)best;
         *index = best;
         return word_ready(slab, row, best);
     }
@@ -270,7 +270,7 @@ uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, uint3
         int further = word_further(slab, row, i);
         if (further < 0) return 0;
         i = (unsigned)further;
-        slab->cursor = i & 63;
+        slab->cursor = (uint8_t)i;
         all = word = hak_load_relaxed(&row->word[i]);
         if (i == slab->last_word) word &= hak_class_valid(hak_slab_class(slab), i);
     }

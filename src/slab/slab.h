@@ -61,11 +61,10 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
     uint8_t place : 2;                    /* enum hak_slab_place */
     uint8_t pending : 1;                  /* 1: in its heap's pending list */
     uint8_t exact : 1;                    /* 1: armed for the very last held block once since the last take */
-    uint8_t : 0;                          /* the owner's before, the claim's from here on: not one memory location */
-    uint8_t cursor : 6;                   /* under claim: the word last taken from */
+    uint8_t cursor;                       /* the word last taken from */
+    uint8_t class_index;                  /* between the owner's bits and the claim's: bit-fields side by side are one memory location */
+    uint8_t last_word : 6;                /* under claim: the one whose bits may not all be blocks */
     uint8_t returned_once : 2;            /* under claim: pages of it went back: enum hak_slab_returned */
-    uint8_t class_index;
-    uint8_t last_word;                    /* the one whose bits may not all be blocks */
     uint16_t owner_line, remote_line;     /* where its rows are among the chunk's lines */
     _Atomic(uint8_t) settled;             /* of what strangers gave, what was looked at: in 255ths of all its blocks */
     uint8_t page_shift;                   /* hak_slab_page_shift() of its class */
@@ -242,7 +241,7 @@ HAK_INLINE void hak_slab_turn_claimed(struct hak_slab *slab, const struct hak_ro
     uint64_t word = hak_load_relaxed(&row->word[i]);
     uint32_t below = i * 64 + (word ? hak_word_first(word) : 64);
     if (i > 0 && hak_row_out(row) * 4 < below * 3) slab->cursor = 0; /* a quarter of what lies below is free: dense beats untouched */
-    else if (word == 0 && i < slab->last_word) slab->cursor = (i + 1) & 63;
+    else if (word == 0 && i < slab->last_word) slab->cursor = (uint8_t)(i + 1);
 }
 
 /* Of the pages up to the frontier, those that are not resident; of the others perhaps some. */
