@@ -125,7 +125,7 @@ size_t hak_sweep_all(bool all) {
     return bytes;
 }
 
-void hak_sweep_excess(void) {
+HAK_COLD void hak_sweep_excess(void) {
     enum { CHUNKS_AT_ONCE = 8 };
     static hak_atomic_u64 excess_hand;
     hak_purge_excess();

@@ -169,7 +169,7 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
 }
 
 /* A block of the coarser class that was freed last, as in front/malloc.c. */
-static HAK_NOINLINE void *visit_middle(size_t bytes, struct hak_heap *heap, unsigned index) {
+static HAK_COLD void *visit_middle(size_t bytes, struct hak_heap *heap, unsigned index) {
     struct hak_middle *middle = hak_middle_of(heap, index);
     unsigned count = hak_middle_count(middle);
     bool is_sample;
@@ -355,7 +355,7 @@ static HAK_NOINLINE void *visit_thin(size_t bytes, struct hak_heap *heap, struct
 }
 
 /* The slab in use, claimed, without opening a page. Apart, so that its caller may leave by a tail call. */
-static HAK_NOINLINE void *take_unopened(struct hak_heap *heap, struct hak_row *row) {
+static HAK_COLD void *take_unopened(struct hak_heap *heap, struct hak_row *row) {
     uint32_t count;
     uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, NULL);
     unsigned at = row->slab->cursor;
@@ -365,7 +365,7 @@ static HAK_NOINLINE void *take_unopened(struct hak_heap *heap, struct hak_row *r
 
 /* The class earned its slab by asking often, there are many heaps now, and little of it is held: before a page is opened for it, it is
  * rare again, and the slab goes to the list. It is claimed. */
-static HAK_NOINLINE void *visit_little(size_t bytes, struct hak_heap *heap, struct hak_row *row) {
+static HAK_COLD void *visit_little(size_t bytes, struct hak_heap *heap, struct hak_row *row) {
     unsigned index = row->class_index;
     void *block = take_unopened(heap, row);
     if (block == NULL) {

@@ -116,7 +116,7 @@ static void delay_raise(uint64_t now_ms) {
     hak_store_relaxed(&hak_purge.delay_ms, twice < DELAY_MS_MAX ? twice : DELAY_MS_MAX);
 }
 
-void hak_purge_note_retouch(uint64_t bytes, uint32_t stamp) {
+HAK_COLD void hak_purge_note_retouch(uint64_t bytes, uint32_t stamp) {
     uint64_t now = hak_os_clock_ms();
     hak_add(&hak_purge.retouched_bytes, bytes);
     if (HAK_UNLIKELY(hak_load_relaxed(&hak_spare_on))) hak_spare_note(-(int64_t)bytes);
@@ -240,7 +240,7 @@ static void meta_return(size_t number) {
     hak_span_room(number);
 }
 
-static size_t chunk_return(size_t number, uint64_t wanted, bool by_sweep) {
+static HAK_COLD size_t chunk_return(size_t number, uint64_t wanted, bool by_sweep) {
     struct hak_chunk *chunk = hak_chunk_at(number);
     uint64_t used = hak_load_relaxed(&chunk->used);
     uint64_t mask;

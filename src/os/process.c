@@ -64,7 +64,7 @@ HAK_EARLY size_t hak_os_address_limit(void) {
 }
 
 /* "Cpus_allowed:<tab>ff,ffffffff", in hexadecimal. */
-static unsigned processors_read(void) {
+static HAK_COLD unsigned processors_read(void) {
     char text[4096];
     unsigned count = 0;
     static const char name[] = "\nCpus_allowed:";
@@ -77,7 +77,7 @@ static unsigned processors_read(void) {
     return count;
 }
 
-static unsigned processors_ask(void) {
+static HAK_COLD unsigned processors_ask(void) {
     enum { WORDS = 128 }; /* 8,192 processors; the kernel refuses if there may be more */
     uint64_t mask[WORDS];
     unsigned count = 0;
@@ -86,7 +86,7 @@ static unsigned processors_ask(void) {
     return count;
 }
 
-unsigned hak_os_processors(void) { return hak_os_is_forked() ? processors_read() : processors_ask(); }
+HAK_COLD unsigned hak_os_processors(void) { return hak_os_is_forked() ? processors_read() : processors_ask(); }
 
 bool hak_os_file_takes(int fd, size_t count) {
     struct stat file;

@@ -396,7 +396,7 @@ size_t hak_slab_account_claimed(struct hak_slab *slab, uint64_t free_pages, int6
     return bytes;
 }
 
-void hak_slab_settle(struct hak_slab *slab, uint32_t count) {
+HAK_COLD void hak_slab_settle(struct hak_slab *slab, uint32_t count) {
     enum { UNITS = UINT8_MAX };
     const struct hak_class *class = hak_slab_class(slab);
     unsigned units = (count * UNITS + class->capacity - 1u) / class->capacity, before = atomic_exchange(&slab->settled, (uint8_t)units);
