@@ -132,7 +132,9 @@ static void rare_where_many(uint32_t count) {
         if (most < FEW) most = FEW;
         hak_store_relaxed(&few, most);
     }
-    if (count > most) hak_store_relaxed(&hak_rare_blocks, count * ASKS);
+    if (count <= most) return;
+    hak_store_relaxed(&hak_rare_blocks, count * ASKS);
+    hak_store_relaxed(&hak_purge.crowded, 1);
 }
 
 static struct hak_heap *heap_new(void) {

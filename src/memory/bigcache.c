@@ -5,7 +5,7 @@
 #include "os/os.h"
 #include "rules/options.h"
 
-enum { PROBES = 4, UNKNOWN = 0xffff, DENSE = 960, BACK_MAX = 8, BACK_MIN = 2, NEVER_GIVES = 4, LOOKS_AT_FIRST = 3, LOOK_EVERY = 16 };
+enum { PROBES = 4, UNKNOWN = 0xffff, DENSE = 960, SPARSE = 512, BACK_MAX = 8, BACK_MIN = 2, NEVER_GIVES = 4, LOOKS_AT_FIRST = 3, LOOK_EVERY = 16 };
 
 static struct hak_big_row {
     hak_atomic_u64 key; /* 0: nobody's */
@@ -129,6 +129,13 @@ bool hak_big_is_dense(hak_big_name name, bool *is_looked_at) {
     if (touched == UNKNOWN) touched = hak_load_relaxed(&any_of(row)->touched); /* a size of which nothing is known yet */
     *is_looked_at = hak_load_relaxed(&row->takes) % LOOK_EVERY == 0;
     return touched != UNKNOWN && touched >= DENSE;
+}
+
+bool hak_big_is_sparse(hak_big_name name) {
+    if (!name) return false;
+    unsigned touched = hak_load_relaxed(&row_named(name)->touched);
+    if (touched == UNKNOWN) touched = hak_load_relaxed(&any_of(row_named(name))->touched);
+    return touched < SPARSE;
 }
 
 bool hak_big_comes_back(hak_big_name name) { return name && hak_load_relaxed(&row_named(name)->back) >= BACK_MIN; }

@@ -34,6 +34,8 @@ void hak_big_looked(hak_big_name name, unsigned touched);
 
 /* *is_looked_at: this block is one of those that must show whether it is still so. */
 bool hak_big_is_dense(hak_big_name name, bool *is_looked_at);
+/* It was seen to touch less than half of what it asks for. */
+bool hak_big_is_sparse(hak_big_name name);
 bool hak_big_comes_back(hak_big_name name);
 bool hak_big_never_comes_back(hak_big_name name);
 

@@ -10,7 +10,6 @@
  */
 #include "memory/chunk.h"
 
-#include "base/word.h"
 #include "memory/huge.h"
 #include "memory/purge.h"
 
@@ -84,10 +83,24 @@ static enum hak_ready chunks_reach(size_t number, size_t count) {
     return HAK_READY;
 }
 
+HAK_NOINLINE int64_t hak_chunk_absent_bytes(struct hak_chunk *chunk, uint64_t mask) {
+    int64_t pages = 0;
+    for (uint64_t left = hak_load_relaxed(&chunk->partial) & mask; left; left &= left - 1)
+        pages += hak_word_count(hak_load_relaxed(&chunk->absent[hak_word_first(left)]));
+    return pages << hak_region.page_shift;
+}
+
+void hak_granule_leave_absent(size_t granule, unsigned absent) {
+    struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
+    unsigned at = (unsigned)(granule % HAK_CHUNK_GRANULES);
+    hak_store_relaxed(&chunk->absent[at], (uint16_t)absent);
+    hak_or(&chunk->partial, UINT64_C(1) << at);
+}
+
 /* The granules of `mask` were just taken: how many of them are dirty. */
 static size_t note_take(struct hak_chunk *chunk, uint64_t mask) {
     size_t count = hak_word_count(hak_load_relaxed(&chunk->dirty) & mask);
-    hak_free_note(-(int64_t)count * HAK_GRANULE_BYTES, hak_word_count(mask));
+    hak_free_note(-hak_chunk_resident_bytes(chunk, mask), hak_word_count(mask));
     if (hak_load_relaxed(&chunk->cold) & mask) hak_and(&chunk->cold, ~mask); /* used between two sweeps */
     return count;
 }
@@ -95,17 +108,19 @@ static size_t note_take(struct hak_chunk *chunk, uint64_t mask) {
 uint64_t hak_chunk_returned_once(struct hak_chunk *chunk, uint64_t mask) {
     uint64_t ever = hak_load_relaxed(&chunk->ever) & mask;
     if (HAK_UNLIKELY(ever != 0)) hak_and(&chunk->ever, ~mask);
-    return ever & ~hak_load_relaxed(&chunk->dirty);
+    return ever & (~hak_load_relaxed(&chunk->dirty) | hak_load_relaxed(&chunk->partial));
 }
 
-/* The whole span is about to be used: what of it went back once is touched again. */
-static void note_again(size_t granule, size_t count) {
+/* The whole span is about to be used: what of it went back once is touched again, and nothing of it is absent. */
+static void note_use(size_t granule, size_t count) {
     while (count > 0) {
         struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
         unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
         unsigned part = count < HAK_CHUNK_GRANULES - first ? (unsigned)count : HAK_CHUNK_GRANULES - first;
-        uint64_t again = hak_chunk_returned_once(chunk, hak_word_mask(first, part));
-        if (again) hak_purge_note_retouch((uint64_t)hak_word_count(again) * HAK_GRANULE_BYTES, hak_load_relaxed(&chunk->returned_ms));
+        uint64_t mask = hak_word_mask(first, part), again = hak_chunk_returned_once(chunk, mask);
+        uint64_t bytes = (uint64_t)hak_word_count(again) * HAK_GRANULE_BYTES;
+        if (again) hak_purge_note_retouch(bytes - (uint64_t)hak_chunk_resident_bytes(chunk, again), hak_load_relaxed(&chunk->returned_ms));
+        hak_chunk_forget_absent(chunk, mask);
         granule += part;
         count -= part;
     }
@@ -272,7 +287,7 @@ static size_t span_take(size_t count, size_t align, size_t *dirty_granules) {
 
 size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules) {
     size_t granule = span_take(count, align, dirty_granules);
-    if (granule != HAK_NO_GRANULE) note_again(granule, count);
+    if (granule != HAK_NO_GRANULE) note_use(granule, count);
     return granule;
 }
 
@@ -302,18 +317,10 @@ void hak_span_give(size_t granule, size_t count, enum hak_span_state state) {
         unsigned part = count < HAK_CHUNK_GRANULES - first ? (unsigned)count : HAK_CHUNK_GRANULES - first;
         uint64_t mask = hak_word_mask(first, part);
         HAK_ASSERT((hak_load_relaxed(&chunk->used) & mask) == mask);
-        int64_t change = 0; /* of free dirty granules */
-        if (state == HAK_SPAN_DIRTY) {
-            hak_chunk_forget_blank(chunk, mask);
-            if ((hak_load_relaxed(&chunk->dirty) & mask) != mask) hak_or(&chunk->dirty, mask);
-            change = part;
-        } else if (state == HAK_SPAN_CLEAN) {
-            hak_chunk_forget_blank(chunk, mask);
-            hak_and(&chunk->dirty, ~mask);
-        } else {
-            change = hak_word_count(hak_load_relaxed(&chunk->dirty) & mask);
-        }
-        hak_free_note(change * HAK_GRANULE_BYTES, -(int64_t)part);
+        if (state != HAK_SPAN_AS_IT_WAS) hak_chunk_forget_blank(chunk, mask);
+        if (state == HAK_SPAN_DIRTY && (hak_load_relaxed(&chunk->dirty) & mask) != mask) hak_or(&chunk->dirty, mask);
+        if (state == HAK_SPAN_CLEAN) hak_and(&chunk->dirty, ~mask);
+        hak_free_note(hak_chunk_resident_bytes(chunk, mask), -(int64_t)part);
         hak_chunk_release(chunk, mask);
         hak_span_room(granule / HAK_CHUNK_GRANULES);
         granule += part;
@@ -344,6 +351,6 @@ bool hak_span_extend(size_t granule, size_t count, size_t more) {
         give_unmapped(end, more);
         return false;
     }
-    note_again(end, more);
+    note_use(end, more);
     return true;
 }

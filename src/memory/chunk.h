@@ -2,14 +2,16 @@
  *
  * Owns:      which granules are used, which free ones may still be resident (dirty), where slabs begin.
  * Threads:   any; each change is one atomic operation. Who took a granule's `used` bit owns the granule and
- *            its `dirty` bit until it gives the used bit back.
- * Invariant: a granule that is neither used nor dirty reads as zeros and is not resident; a blank one is zeros, too.
+ *            its `dirty` and `partial` bits and its absent pages until it gives the used bit back.
+ * Invariant: a granule that is neither used nor dirty reads as zeros and is not resident; a blank one is zeros, too. A partial one is
+ *            free (or on its way into a slab) and dirty; what it has absent is not resident, as far as we know.
  * Order:     pages are returned before dirty bits are cleared, those before used bits; a record is written
  *            before a pointer into its granule leaves.
  */
 #ifndef HAK_MEMORY_CHUNK_H
 #define HAK_MEMORY_CHUNK_H
 
+#include "base/word.h"
 #include "memory/region.h"
 
 struct HAK_ALIGNED(HAK_LINE) hak_chunk {
@@ -21,7 +23,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_chunk {
         hak_atomic_u64 blank;  /* else: of the dirty ones those that read as zeros all the same (memory/huge.h) */
     };
     hak_atomic_u64 cold;   /* free and dirty at the last sweep already */
-    hak_atomic_u64 ever;   /* granules that were returned once: touching them again is counted */
+    hak_atomic_u64 ever;   /* granules that were returned once, or the absent pages of a partial one: touching them again is counted */
     hak_atomic_u32 returned_ms;   /* when pages of it were last returned */
     hak_atomic_u32 looked_ms;     /* when the sweep last came by */
     _Atomic(uint8_t) data_state;  /* region.c: are its granules mapped? */
@@ -29,8 +31,10 @@ struct HAK_ALIGNED(HAK_LINE) hak_chunk {
     _Atomic(uint8_t) huge;        /* halves in which the kernel may use huge pages */
     _Atomic(uint16_t) pieces;     /* when data comes by pieces: those that somebody maps, has mapped, or found foreign */
     _Atomic(uint16_t) foreign;    /* of these, given up for good */
+    hak_atomic_u64 partial;       /* free granules of which only some pages are resident: a slab ended that had not used the others */
+    _Atomic(uint16_t) absent[HAK_CHUNK_GRANULES]; /* of a partial one: these pages are not */
 };
-HAK_STATIC(sizeof(struct hak_chunk) == HAK_LINE);
+HAK_STATIC(offsetof(struct hak_chunk, partial) == HAK_LINE && sizeof(struct hak_chunk) == 4 * HAK_LINE);
 
 HAK_INLINE struct hak_chunk *hak_chunk_at(size_t chunk) {
     size_t unit = chunk >> hak_region.unit_shift;
@@ -52,6 +56,24 @@ HAK_INLINE void hak_chunk_forget_blank(struct hak_chunk *chunk, uint64_t mask) {
     if (HAK_UNLIKELY(!hak_region.is_limited && hak_load_relaxed(&chunk->blank) & mask)) hak_and(&chunk->blank, ~mask);
 }
 
+/* Of the dirty granules of `mask`, the pages that are not resident all the same. */
+int64_t hak_chunk_absent_bytes(struct hak_chunk *chunk, uint64_t mask);
+
+/* What of these granules, free ones or on their way into use, is resident. */
+HAK_INLINE int64_t hak_chunk_resident_bytes(struct hak_chunk *chunk, uint64_t mask) {
+    uint64_t dirty = hak_load_relaxed(&chunk->dirty) & mask;
+    int64_t bytes = (int64_t)hak_word_count(dirty) << HAK_GRANULE_SHIFT;
+    return HAK_LIKELY(!(hak_load_relaxed(&chunk->partial) & dirty)) ? bytes : bytes - hak_chunk_absent_bytes(chunk, dirty);
+}
+
+/* Before its owner gives a granule back as dirty: these of its pages are absent, one at least. */
+void hak_granule_leave_absent(size_t granule, unsigned absent);
+
+/* The caller has taken the granules: all of their pages may be resident from now on. */
+HAK_INLINE void hak_chunk_forget_absent(struct hak_chunk *chunk, uint64_t mask) {
+    if (hak_load_relaxed(&chunk->partial) & mask) hak_and(&chunk->partial, ~mask);
+}
+
 #define HAK_NO_GRANULE SIZE_MAX
 
 /* Chunks from this one on were never used; below, some may not be ready (hak_unit_ready). */
@@ -66,10 +88,11 @@ size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules);
 bool hak_span_next_is_clean(size_t count);
 
 /* The same for a slab: up to 64 granules, possibly in huge pages. Its pages are used one by one, and who does that says which of
- * them went back once (hak_chunk_returned_once, slab/slab.c). */
+ * them went back once (hak_chunk_returned_once, slab/slab.c), and takes over which are absent (hak_chunk_forget_absent). */
 size_t hak_span_take_dense(size_t count, size_t *dirty_granules);
 
-/* Those of the granules of `mask`, which the caller has taken, that went back to the kernel and were not used since; forgets it. */
+/* Those of the granules of `mask`, which the caller has taken, that went back to the kernel, or whose absent pages did, and were not used
+ * since; forgets it. */
 uint64_t hak_chunk_returned_once(struct hak_chunk *chunk, uint64_t mask);
 
 /* Do the granules, which the caller has taken, all read as zeros? */
@@ -81,7 +104,8 @@ HAK_INLINE uint64_t hak_chunk_stale(struct hak_chunk *chunk) {
     return hak_region.is_limited ? dirty : dirty & ~hak_load_relaxed(&chunk->blank);
 }
 
-/* Gives them back: written to; returned to the kernel, so that they read as zeros; or not touched since the take. */
+/* Gives them back: written to, but for what the caller noted as absent before; returned to the kernel, so that they read as zeros; or
+ * not touched since the take. */
 enum hak_span_state { HAK_SPAN_DIRTY, HAK_SPAN_CLEAN, HAK_SPAN_AS_IT_WAS };
 void hak_span_give(size_t granule, size_t count, enum hak_span_state state);
 

@@ -146,8 +146,27 @@ void hak_large_clear(struct hak_granule *record, size_t bytes) {
     }
 }
 
-static void span_end(size_t granule, size_t count, bool moved) {
+/* Of a block just freed: which of its pages are not resident, so that they are not taken for free memory. They may be swapped out: they
+ * need not read as zeros. */
+static HAK_COLD void absent_look(size_t granule, size_t count) {
+    enum { LOOK_GRANULES_MAX = 1024, PAGES_MAX = 16 };
+    unsigned char page[HAK_OS_RESIDENT_PAGES_MAX];
+    unsigned pages = HAK_GRANULE_BYTES >> hak_region.page_shift;
+    if (count > LOOK_GRANULES_MAX || pages > PAGES_MAX) return;
+    for (size_t part, most = HAK_OS_RESIDENT_PAGES_MAX / pages; count > 0; granule += part, count -= part) {
+        part = count < most ? count : most;
+        if (!hak_os_resident(hak_granule_address(granule), part << HAK_GRANULE_SHIFT, page)) return;
+        for (size_t i = 0; i < part; i++) {
+            unsigned absent = 0;
+            for (unsigned k = 0; k < pages; k++) absent |= (~page[i * pages + k] & 1u) << k;
+            if (absent) hak_granule_leave_absent(granule + i, absent);
+        }
+    }
+}
+
+static void span_end(size_t granule, size_t count, bool moved, hak_big_name site) {
     enum hak_span_state state = HAK_SPAN_DIRTY;
+    if (!moved && hak_big_is_sparse(site)) absent_look(granule, count);
     if (moved) { /* a fresh mapping merges with its neighbours again */
         size_t bytes = count << HAK_GRANULE_SHIFT;
         if (hak_os_fresh(hak_granule_address(granule), bytes) == 0) {
@@ -192,7 +211,7 @@ void hak_large_drop(struct hak_granule *record) {
     hak_large_words_set(record, hak_large_usable(record));
     hak_add(&hak_large_live_count, -1);
     hak_add(&hak_large_live_bytes, -counted(count));
-    hak_span_give(hak_granule_of(record->start), count, HAK_SPAN_DIRTY);
+    span_end(hak_granule_of(record->start), count, false, site_of(record));
 }
 
 void (*hak_large_on_end)(void *block);
@@ -210,7 +229,7 @@ void hak_large_finish(struct hak_granule *record) {
     hak_add(&hak_large_live_count, -1);
     hak_add(&hak_large_live_bytes, -counted(count));
     if (site && hak_big_given(site) && fresh) hak_big_looked(site, touched_share(granule, hak_large_usable(record)));
-    span_end(granule, count, moved);
+    span_end(granule, count, moved, site);
     if (moved) hak_add(&moved_count, -1);
     if (HAK_LIKELY(!hak_purge_over(0))) return;
     if (hak_big_comes_back(site) && hak_purge_keep()) return;
@@ -225,7 +244,7 @@ bool hak_large_resize(struct hak_granule *record, size_t bytes) {
     hak_large_words_set(record, pages_bytes(bytes) | (uint64_t)hak_large_name(record) << HAK_LARGE_NAME_SHIFT);
     __atomic_store_n(&record->reciprocal, new | (hak_large_facts(record) & ~(FRESH | HAK_LARGE_NOTED | UINT32_MAX)), __ATOMIC_RELAXED);
     if (new < old) {
-        span_end(granule + new, old - new, hak_large_facts(record) & MOVED);
+        span_end(granule + new, old - new, hak_large_facts(record) & MOVED, site_of(record));
         hak_purge_enforce();
     }
     return true;
@@ -258,7 +277,7 @@ HAK_COLD void *hak_large_move(struct hak_granule *record, size_t bytes) {
     hak_add(&hak_large_live_count, -1);
     hak_add(&hak_large_live_bytes, -counted(old));
     hak_store_release(&record->owner, NULL);
-    span_end(from, old, true);
+    span_end(from, old, true, site);
     if (!was_moved) hak_add(&moved_count, 1);
     record_write(to, count, bytes, MOVED | (uint64_t)site << SITE_SHIFT);
     return hak_granule_address(to);

@@ -172,10 +172,11 @@ static void returned_note(uint64_t bytes, bool by_sweep) {
     hak_add(by_sweep ? &hak_purge.swept_bytes : &hak_purge.enforced_bytes, bytes);
 }
 
-bool hak_purge_return(const struct hak_range *ranges, size_t count, bool by_sweep) {
+bool hak_purge_return(const struct hak_range *ranges, size_t count, uint64_t absent_bytes, bool by_sweep) {
     uint64_t calls = 0, bytes = 0;
     size_t done = hak_os_return(ranges, count, &calls);
     for (size_t i = 0; i < done; i++) bytes += ranges[i].bytes;
+    bytes = bytes > absent_bytes ? bytes - absent_bytes : 0;
     hak_add(&hak_purge.return_calls, calls);
     returned_note(bytes, by_sweep);
     return done == count;
@@ -222,7 +223,8 @@ static uint64_t return_granules(size_t number, uint64_t mask, uint64_t dirty, bo
         count++;
         m &= ~hak_word_mask(first, length);
     }
-    if (count && hak_purge_return(ranges, count, by_sweep)) done |= left;
+    uint64_t absent_bytes = (uint64_t)hak_chunk_absent_bytes(hak_chunk_at(number), left);
+    if (count && hak_purge_return(ranges, count, absent_bytes, by_sweep)) done |= left;
     return done;
 }
 
@@ -240,6 +242,15 @@ static void meta_return(size_t number) {
     hak_span_room(number);
 }
 
+/* Those of which half of the pages were resident: when it is used again, all of such a granule counts as touched again, nothing of the
+ * others. */
+static uint64_t mostly_resident(struct hak_chunk *chunk, uint64_t mask) {
+    unsigned pages = HAK_GRANULE_BYTES >> hak_region.page_shift;
+    for (uint64_t left = hak_load_relaxed(&chunk->partial) & mask; left; left &= left - 1)
+        if (hak_word_count(hak_load_relaxed(&chunk->absent[hak_word_first(left)])) * 2 > pages) mask &= ~(left & (~left + 1));
+    return mask;
+}
+
 static HAK_COLD size_t chunk_return(size_t number, uint64_t wanted, bool by_sweep) {
     struct hak_chunk *chunk = hak_chunk_at(number);
     uint64_t used = hak_load_relaxed(&chunk->used);
@@ -252,15 +263,27 @@ static HAK_COLD size_t chunk_return(size_t number, uint64_t wanted, bool by_swee
     uint64_t dirty = mask & hak_load_relaxed(&chunk->dirty);
     uint64_t done = return_granules(number, mask, dirty, by_sweep);
     hak_store_relaxed(&chunk->returned_ms, hak_purge_stamp(by_sweep));
-    hak_or(&chunk->ever, done);
+    size_t bytes = (size_t)hak_chunk_resident_bytes(chunk, done);
+    hak_or(&chunk->ever, mostly_resident(chunk, done));
+    hak_chunk_forget_absent(chunk, done);
     if (!hak_region.is_limited && hak_load_relaxed(&chunk->blank) & done) hak_and(&chunk->blank, ~done);
     hak_and(&chunk->dirty, ~done); /* before used: pairs with the take, which reads dirty after its CAS */
     hak_chunk_release(chunk, mask);
     hak_span_room(number);
-    size_t bytes = (size_t)hak_word_count(done) << HAK_GRANULE_SHIFT;
     hak_add(&hak_purge.free_bytes, -(int64_t)bytes);
     if (hak_load_relaxed(&chunk->dirty) == 0) meta_return(number);
     return bytes;
+}
+
+/* The highest that have so many bytes together, or all: the lowest are kept. */
+static uint64_t highest_of(struct hak_chunk *chunk, uint64_t mask, int64_t bytes) {
+    uint64_t highest = 0;
+    for (; mask && bytes > 0; mask &= ~highest) {
+        uint64_t granule = UINT64_C(1) << hak_word_last(mask);
+        highest |= granule;
+        bytes -= hak_chunk_resident_bytes(chunk, granule);
+    }
+    return highest;
 }
 
 size_t hak_purge_spans(uint64_t goal_bytes) {
@@ -272,9 +295,7 @@ size_t hak_purge_spans(uint64_t goal_bytes) {
         struct hak_chunk *chunk = hak_chunk_at(number);
         uint64_t wanted = hak_load_relaxed(&chunk->dirty) & ~hak_load_relaxed(&chunk->used);
         if (!wanted) continue;
-        uint64_t granules = ((uint64_t)excess + HAK_GRANULE_BYTES - 1) >> HAK_GRANULE_SHIFT;
-        while (hak_word_count(wanted) > granules) wanted &= wanted - 1; /* keep the lowest */
-        bytes += chunk_return(number, wanted, false);
+        bytes += chunk_return(number, highest_of(chunk, wanted, excess), false);
     }
     return bytes;
 }
@@ -283,6 +304,7 @@ bool hak_purge_keep(void) {
     uint64_t wanted = positive(hak_load_relaxed(&hak_purge.free_bytes));
     wanted += wanted / 4;
     if (wanted > HAK_OPT(large_keep_mb) << 20) return false;
+    if (hak_load_relaxed(&hak_purge.crowded) && wanted > 2 * keep_wanted()) return false;
     if (wanted > hak_load_relaxed(&hak_purge.keep_bytes)) hak_store_relaxed(&hak_purge.keep_bytes, wanted);
     return true;
 }

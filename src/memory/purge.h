@@ -21,13 +21,14 @@
 #include "os/os.h"
 
 struct hak_purge {
-    HAK_ALIGNED(HAK_LINE) hak_atomic_i64 free_bytes; /* dirty free granules, and counted pages of slabs */
+    HAK_ALIGNED(HAK_LINE) hak_atomic_i64 free_bytes; /* resident pages of free granules, and counted pages of slabs */
     hak_atomic_i64 used_granules;
     hak_atomic_i64 absent_bytes;     /* of these, pages of slabs that are not resident: returned or never used */
     HAK_ALIGNED(HAK_LINE) hak_atomic_i64 given_bytes; /* blocks that other threads freed, at which their owner has not looked yet */
     hak_atomic_i64 settled_bytes;    /* of these, what nobody need look at: it went back, or its pages hold other blocks */
     HAK_ALIGNED(HAK_LINE) hak_atomic_u64 keep_bytes;
     hak_atomic_u32 halvings;         /* of the bound, but for keep: learnt (memory/spare.h) */
+    hak_atomic_u32 crowded;          /* 1: more threads than can run free and want again, each for itself (heap/birth.c) */
     hak_atomic_i64 free_peak_bytes;  /* in this window of two seconds, of hak_free_unpurged() */
     hak_atomic_i64 drawn_bytes;      /* in it, the furthest that it fell from a peak */
     hak_atomic_u64 judged_returned_bytes, judged_retouched_bytes; /* since keep was last judged */
@@ -127,8 +128,8 @@ uint32_t hak_purge_stamp(bool by_sweep);
 /* Pages that had been returned at `stamp` are used again. */
 void hak_purge_note_retouch(uint64_t bytes, uint32_t stamp);
 
-/* Gives the ranges back and counts them; true when all went. */
-bool hak_purge_return(const struct hak_range *ranges, size_t count, bool by_sweep);
+/* Gives the ranges back and counts them, but for what is absent in them; true when all went. */
+bool hak_purge_return(const struct hak_range *ranges, size_t count, uint64_t absent_bytes, bool by_sweep);
 
 /* How long the sweep lets free pages be. */
 uint64_t hak_purge_delay_ms(void);

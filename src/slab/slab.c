@@ -24,16 +24,34 @@ static void records_write(struct hak_slab *slab, struct hak_heap *heap, hak_atom
     }
 }
 
-/* The pages of granules that are not dirty: these are not resident. `dirty_count` has those in a huge page, too. */
-static uint64_t pages_clean(size_t granule, const struct hak_class *class, size_t dirty_count) {
-    uint64_t dirty = hak_load_relaxed(&hak_chunk_at(granule / HAK_CHUNK_GRANULES)->dirty) >> granule % HAK_CHUNK_GRANULES;
-    dirty &= hak_word_mask(0, class->granules);
-    if (hak_word_count(dirty) != dirty_count) return 0;
-    unsigned each = 1u << (HAK_GRANULE_SHIFT - hak_slab_page_shift(class));
-    uint64_t pages = hak_slab_pages(class);
-    for (; dirty; dirty &= dirty - 1)
-        pages &= ~(hak_word_mask(0, each) << hak_word_first(dirty) * each);
-    return pages;
+/* A granule's pages are the system's in its chunk, and a slab's, which may be larger, in the slab: `each` of the one make one of the other. */
+static uint64_t pages_spread(uint64_t pages, unsigned each) {
+    uint64_t spread = 0;
+    for (; pages; pages &= pages - 1) spread |= hak_word_mask(hak_word_first(pages) * each, each);
+    return spread;
+}
+static uint64_t pages_gathered(uint64_t pages, unsigned each) {
+    uint64_t gathered = 0;
+    for (uint64_t whole = hak_word_runs(pages, each) & hak_word_multiples(each); whole; whole &= whole - 1)
+        gathered |= UINT64_C(1) << hak_word_first(whole) / each;
+    return gathered;
+}
+
+/* The pages that are not resident: of granules that are not dirty all, of others those that the last slab there left so. `dirty_count`
+ * has the granules in a huge page, too. The slab's header says it from now on. */
+static uint64_t pages_absent_take(size_t granule, const struct hak_class *class, size_t dirty_count) {
+    struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
+    unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES), shift = hak_slab_page_shift(class), each = 1u << (HAK_GRANULE_SHIFT - shift);
+    uint64_t mask = hak_word_mask(first, class->granules), dirty = hak_load_relaxed(&chunk->dirty) & mask;
+    uint64_t partial = hak_load_relaxed(&chunk->partial) & mask, pages = hak_slab_pages(class);
+    for (uint64_t left = dirty; left; left &= left - 1) {
+        unsigned at = hak_word_first(left);
+        uint64_t absent = 0;
+        if (partial >> at & 1) absent = pages_gathered(hak_load_relaxed(&chunk->absent[at]), 1u << (shift - hak_region.page_shift));
+        pages &= ~((hak_word_mask(0, each) & ~absent) << (at - first) * each);
+    }
+    hak_chunk_forget_absent(chunk, mask);
+    return hak_word_count(dirty) == dirty_count ? pages : 0;
 }
 
 /* Claims the header at `granule` and makes it a slab, unless mail for an earlier life of it is still under way. */
@@ -57,13 +75,13 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->last_word = (class->word_count - 1u) & 63;
     slab->page_shift = (uint8_t)hak_slab_page_shift(class);
     slab->next = slab->prev = 0;
-    slab->returned = pages_clean(granule, class, dirty_count);
+    uint64_t mask = hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES), class->granules);
+    slab->returned_once = hak_chunk_returned_once(hak_chunk_at(number), mask) ? HAK_RETURNED_BEFORE : 0;
+    slab->returned = pages_absent_take(granule, class, dirty_count);
     hak_absent_note((int64_t)hak_word_count(slab->returned) << hak_slab_page_shift(class));
     slab->cold = 0;
     slab->frontier = 0;
     hak_store_relaxed(&slab->noted, 0);
-    uint64_t mask = hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES), class->granules);
-    slab->returned_once = hak_chunk_returned_once(hak_chunk_at(number), mask) ? HAK_RETURNED_BEFORE : 0;
     hak_store_relaxed(&slab->settled, 0);
     struct hak_row *row = hak_slab_row(slab);
     row->start = hak_slab_start(slab);
@@ -118,6 +136,35 @@ static void uncount(struct hak_slab *slab, int64_t *sum) {
     hak_store_relaxed(&slab->counted_pages, 0);
 }
 
+/* Granules that are absent wholly are clean; of the others it is noted which pages are. What went back is marked, so that touching it
+ * again is seen: that are most of a granule's absent pages, or none for us. */
+static void span_give(size_t granule, const struct hak_class *class, uint64_t absent, uint64_t went_back) {
+    unsigned shift = hak_slab_page_shift(class), each = 1u << (HAK_GRANULE_SHIFT - shift);
+    uint64_t all = hak_word_mask(0, each), ever = 0, clean = 0;
+    for (unsigned i = 0; i < class->granules; i++) {
+        uint64_t here = absent >> i * each & all, gone = here & went_back >> i * each;
+        if (gone && hak_word_count(gone) * 2 >= hak_word_count(here)) ever |= UINT64_C(1) << i;
+        if (here == all) clean |= UINT64_C(1) << i;
+        else if (here) hak_granule_leave_absent(granule + i, (unsigned)pages_spread(here, 1u << (shift - hak_region.page_shift)));
+    }
+    if (ever) hak_or(&hak_chunk_at(granule / HAK_CHUNK_GRANULES)->ever, ever << granule % HAK_CHUNK_GRANULES);
+    for (unsigned i = 0, run; i < class->granules; i += run) {
+        bool is_clean = clean >> i & 1;
+        uint64_t other = (is_clean ? ~clean : clean) >> i;
+        run = other ? hak_word_first(other) : 64;
+        if (run > class->granules - i) run = class->granules - i;
+        hak_span_give(granule + i, run, is_clean ? HAK_SPAN_CLEAN : HAK_SPAN_DIRTY);
+    }
+}
+
+/* Of the absent pages those that went back: what was handed out since the slab was cut was there. */
+static uint64_t pages_gone(const struct hak_slab *slab, const struct hak_class *class) {
+    if (slab->returned_once & HAK_RETURNED_BEFORE) return ~UINT64_C(0);
+    if (!slab->returned_once) return 0;
+    uint64_t opened = ((uint64_t)slab->frontier * class->block_bytes) >> slab->page_shift;
+    return hak_word_mask(0, opened < 64 ? (unsigned)opened : 64);
+}
+
 void hak_slab_release_claimed(struct hak_slab *slab, int64_t *sum) {
     const struct hak_class *class = hak_slab_class(slab);
     size_t granule = hak_slab_granule(slab), number = granule / HAK_CHUNK_GRANULES;
@@ -136,17 +183,9 @@ void hak_slab_release_claimed(struct hak_slab *slab, int64_t *sum) {
     slab->place = HAK_SLAB_NONE;
     uint64_t returned = slab->returned;
     hak_absent_note(-((int64_t)hak_word_count(returned) << hak_slab_page_shift(class)));
-    bool went_back = slab->returned_once;
+    uint64_t went_back = pages_gone(slab, class);
     hak_slab_unclaim(slab);
-    unsigned pages = 1u << (HAK_GRANULE_SHIFT - hak_slab_page_shift(class));
-    for (unsigned i = 0, run; i < class->granules; i += run) { /* granules that went back wholly are clean */
-        bool clean = (~returned >> i * pages & hak_word_mask(0, pages)) == 0;
-        for (run = 1; i + run < class->granules; run++)
-            if (clean != ((~returned >> (i + run) * pages & hak_word_mask(0, pages)) == 0)) break;
-        if (clean && went_back) /* so that touching them again is seen */
-            hak_or(&hak_chunk_at(number)->ever, hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES) + i, run));
-        hak_span_give(granule + i, run, clean ? HAK_SPAN_CLEAN : HAK_SPAN_DIRTY);
-    }
+    span_give(granule, class, returned, went_back);
 }
 
 void hak_slab_records_own(struct hak_slab *slab, struct hak_heap *heap) {
@@ -363,7 +402,7 @@ static size_t pages_return(struct hak_slab *slab, uint64_t pages, bool by_sweep)
         done |= hak_word_mask(first, length);
         left &= ~done;
     }
-    if (!count || !hak_purge_return(ranges, count, by_sweep)) return 0;
+    if (!count || !hak_purge_return(ranges, count, 0, by_sweep)) return 0;
     slab->returned |= done;
     hak_absent_note((int64_t)hak_word_count(done) << shift);
     slab->cold &= ~done;

@@ -54,6 +54,10 @@ static inline const char *audit_find(struct audit *audit, int64_t others) {
         uint64_t used = hak_load_relaxed(&chunk->used), dirty = hak_load_relaxed(&chunk->dirty);
         audit->used += __builtin_popcountll(used);
         audit->free_bytes += (int64_t)__builtin_popcountll(dirty & ~used) * HAK_GRANULE_BYTES;
+        uint64_t partial = hak_load_relaxed(&chunk->partial);
+        if (partial & (used | ~dirty)) return "a partial granule that is not free and dirty";
+        for (uint64_t left = partial; left; left &= left - 1)
+            audit->free_bytes -= (int64_t)__builtin_popcount(hak_load_relaxed(&chunk->absent[__builtin_ctzll(left)])) << hak_region.page_shift;
         for (unsigned i = 0; i < HAK_CHUNK_GRANULES; i++) {
             size_t granule = number * HAK_CHUNK_GRANULES + i;
             struct hak_granule *record = hak_granule_at(granule);

@@ -83,6 +83,40 @@ static void what_was_written_is_dirty_and_what_went_back_is_clean(void **state) 
     assert_int_equal(free_bytes(), before);
 }
 
+static void what_is_absent_of_a_free_granule_is_no_free_memory(void **state) {
+    (void)state;
+    size_t dirty, page = (size_t)1 << hak_region.page_shift;
+    if (page == HAK_GRANULE_BYTES) skip();
+    size_t granule = hak_span_take(4, 1, &dirty);
+    struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
+    int64_t before = free_bytes(), rest = 4 * HAK_GRANULE_BYTES - 3 * (int64_t)page;
+    hak_granule_leave_absent(granule, 3);
+    hak_granule_leave_absent(granule + 2, 1);
+    hak_span_give(granule, 4, HAK_SPAN_DIRTY);
+    assert_int_equal(free_bytes() - before, rest);
+    assert_int_equal(hak_span_take_dense(4, &dirty), granule);
+    assert_int_equal(dirty, 4);
+    assert_int_equal(free_bytes(), before);
+    hak_span_give(granule, 4, HAK_SPAN_AS_IT_WAS); /* no slab became of it */
+    assert_int_equal(free_bytes() - before, rest);
+    assert_int_equal(hak_span_take(4, 1, &dirty), granule); /* who may write to all of it */
+    assert_int_equal(dirty, 4);
+    assert_int_equal(hak_load_relaxed(&chunk->partial), 0);
+    hak_span_give(granule, 4, HAK_SPAN_DIRTY);
+    assert_int_equal(free_bytes() - before, 4 * HAK_GRANULE_BYTES);
+    assert_int_equal(hak_span_take(4, 1, &dirty), granule);
+    hak_granule_leave_absent(granule, 1);
+    hak_granule_leave_absent(granule + 3, 3);
+    hak_span_give(granule, 4, HAK_SPAN_DIRTY);
+    size_t first = hak_span_take(1, 1, &dirty);
+    assert_int_equal(first, granule);
+    assert_true(hak_span_extend(granule, 1, 3));
+    assert_int_equal(hak_load_relaxed(&chunk->partial), 0);
+    assert_int_equal(free_bytes(), before);
+    hak_span_give(granule, 4, HAK_SPAN_CLEAN);
+    assert_int_equal(free_bytes(), before);
+}
+
 static void freed_space_is_found_again_the_lowest_first(void **state) {
     (void)state;
     enum { COUNT = 5 * HAK_CHUNK_GRANULES };
@@ -327,6 +361,7 @@ int main(void) {
         cmocka_unit_test(a_span_of_up_to_64_granules_lies_in_one_chunk),
         cmocka_unit_test(alignment_is_kept_for_spans_and_runs),
         cmocka_unit_test(what_was_written_is_dirty_and_what_went_back_is_clean),
+        cmocka_unit_test(what_is_absent_of_a_free_granule_is_no_free_memory),
         cmocka_unit_test(freed_space_is_found_again_the_lowest_first),
         cmocka_unit_test(top_covers_every_span_and_does_not_run_away),
         cmocka_unit_test(a_span_grows_into_free_granules_behind_it),

@@ -82,6 +82,33 @@ static void the_highest_spans_go_first_and_no_more_than_must(void **state) {
     assert_int_equal(hak_purge_spans((uint64_t)free_now()), 0);
 }
 
+/* Half of each granule is there: twice as many go back for the same bytes, only those are counted, and touching them again is as much. */
+static void of_a_partial_granule_goes_back_what_is_there(void **state) {
+    (void)state;
+    enum { COUNT = 16 };
+    unsigned pages = HAK_GRANULE_BYTES >> hak_region.page_shift;
+    if (pages == 1) skip();
+    hak_purge_spans(0);
+    keep_set(0);
+    size_t dirty, granule = hak_span_take(COUNT, 1, &dirty);
+    for (unsigned i = 0; i < COUNT; i++) {
+        memset(hak_granule_address(granule + i), 1, HAK_GRANULE_BYTES / 2);
+        hak_granule_leave_absent(granule + i, (1u << pages) - (1u << pages / 2));
+    }
+    int64_t before = free_now();
+    hak_span_give(granule, COUNT, HAK_SPAN_DIRTY);
+    assert_int_equal(free_now() - before, COUNT * HAK_GRANULE_BYTES / 2);
+    uint64_t returned = hak_load_relaxed(&hak_purge.returned_bytes);
+    assert_int_equal(hak_purge_spans((uint64_t)before + 4 * HAK_GRANULE_BYTES), 4 * HAK_GRANULE_BYTES);
+    assert_int_equal(free_now() - before, 4 * HAK_GRANULE_BYTES);
+    assert_int_equal(hak_load_relaxed(&hak_purge.returned_bytes) - returned, 4 * HAK_GRANULE_BYTES);
+    for (unsigned i = 0; i < COUNT; i++) assert_int_equal(*hak_granule_address(granule + i), i < COUNT / 2);
+    assert_int_equal(hak_span_take(COUNT, 1, &dirty), granule);
+    assert_int_equal(dirty, COUNT / 2);
+    hak_span_give(granule, COUNT, HAK_SPAN_CLEAN);
+    hak_purge_spans(0);
+}
+
 static void what_is_used_is_not_returned(void **state) {
     (void)state;
     size_t dirty, granule = hak_span_take(64, 1, &dirty);
@@ -361,6 +388,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bound_is_the_largest_of_three),
         cmocka_unit_test(the_highest_spans_go_first_and_no_more_than_must),
+        cmocka_unit_test(of_a_partial_granule_goes_back_what_is_there),
         cmocka_unit_test(what_is_used_is_not_returned),
         cmocka_unit_test(excess_is_returned_down_to_half_the_bound),
         cmocka_unit_test(only_what_stayed_free_goes_with_a_sweep),

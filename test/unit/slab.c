@@ -170,6 +170,81 @@ static void of_a_new_slab_the_clean_granules_are_absent(void **state) {
     slab_end(slab);
 }
 
+static int64_t absent_now(void) { return hak_load_relaxed(&hak_purge.absent_bytes); }
+static int64_t free_now(void) { return hak_load_relaxed(&hak_purge.free_bytes); }
+
+/* What a slab never opened, the next one there knows to be absent, whatever its class and its pages are; and it is no free memory. */
+static void what_a_slab_left_alone_is_absent_for_the_next(void **state) {
+    (void)state;
+    enum { SMALL = HAK_SMALL_CLASS_MAX, LARGE = HAK_CLASS_COUNT - 1 }; /* 256 KiB of 4 KiB pages, 1 MiB of 16 KiB ones */
+    if (hak_region.page_shift != 12) skip();
+    hak_purge_spans(0);
+    opened = 0;
+    int64_t free_before = free_now(), absent_before = absent_now();
+    struct hak_slab *slab = slab_cut(SMALL);
+    assert_int_equal(slab_take(slab), 4);
+    assert_int_equal(absent_now() - absent_before, (256 - 4) << 10);
+    slab_end(slab);
+    assert_int_equal(absent_now(), absent_before);
+    assert_int_equal(free_now() - free_before, 4 << 10);
+
+    assert_ptr_equal(slab_cut(SMALL), slab);
+    assert_int_equal(free_now(), free_before);
+    assert_true(slab->returned == (~UINT64_C(0) & ~UINT64_C(1)));
+    slab_end(slab);
+    assert_int_equal(free_now() - free_before, 4 << 10);
+
+    assert_ptr_equal(slab_cut(LARGE), slab);
+    assert_int_equal(free_now(), free_before);
+    assert_true(slab->returned == (~UINT64_C(0) & ~UINT64_C(1)));
+    unsigned count = slab_take(slab), pages = (count * hak_classes[LARGE].block_bytes) >> 14;
+    assert_true(slab->returned == ~hak_word_mask(0, pages));
+    slab_end(slab);
+    assert_int_equal(free_now() - free_before, pages << 14);
+
+    assert_ptr_equal(slab_cut(SMALL), slab);
+    assert_true(slab->returned == (pages * 4 < 64 ? ~hak_word_mask(0, pages * 4) : 0));
+    slab_end(slab);
+    assert_int_equal(free_now() - free_before, pages << 14);
+    assert_int_equal(absent_now(), absent_before);
+    hak_purge_spans(0);
+    assert_int_equal(free_now(), free_before);
+}
+
+/* Of a slab that is all in use every other page goes back, and the slab ends: to open them again in the next one is to touch them
+ * again. What was never there is not. */
+static void what_went_back_of_a_slab_is_touched_again_in_the_next(void **state) {
+    (void)state;
+    enum { CLASS = HAK_SMALL_CLASS_MAX };
+    if (hak_region.page_shift != 12) skip();
+    static const struct { unsigned every; uint64_t expected; } cases[] = { { 2, 128 << 10 }, { 0, 0 } };
+    for (unsigned k = 0; k < 2; k++) {
+        hak_purge_spans(0);
+        struct hak_slab *slab = slab_cut(CLASS);
+        slab_end(slab); /* marks of earlier tests are taken */
+        assert_ptr_equal(slab_cut(CLASS), slab);
+        slab->returned_once = 0;
+        opened = 0;
+        if (cases[k].every) {
+            slab_drain(slab);
+            for (unsigned i = 0; i < hak_classes[CLASS].capacity; i++)
+                if (i / 4 % cases[k].every == 0) block_give(slab, i);
+            assert_true(hak_slab_claim(slab));
+            assert_int_equal(hak_slab_sweep_claimed(slab, true), cases[k].expected);
+            hak_slab_unclaim(slab);
+        } else {
+            slab_take(slab);
+        }
+        slab_end(slab);
+        assert_ptr_equal(slab_cut(CLASS), slab);
+        uint64_t before = hak_load_relaxed(&hak_purge.retouched_bytes);
+        slab_drain(slab);
+        assert_int_equal(hak_load_relaxed(&hak_purge.retouched_bytes) - before, cases[k].expected);
+        slab_end(slab);
+    }
+    hak_purge_spans(0);
+}
+
 static void what_was_never_handed_out_is_opened_by_the_page(void **state) {
     (void)state;
     opened = UINT64_C(1) << 30; /* a large heap's */
@@ -530,6 +605,8 @@ int main(void) {
         cmocka_unit_test(a_new_slab_is_all_free_and_known_to_every_granule),
         cmocka_unit_test(every_block_is_taken_once_by_windows),
         cmocka_unit_test(of_a_new_slab_the_clean_granules_are_absent),
+        cmocka_unit_test(what_a_slab_left_alone_is_absent_for_the_next),
+        cmocka_unit_test(what_went_back_of_a_slab_is_touched_again_in_the_next),
         cmocka_unit_test(what_was_never_handed_out_is_opened_by_the_page),
         cmocka_unit_test(the_lowest_words_are_taken_again_when_a_quarter_below_is_free),
         cmocka_unit_test(free_and_out_are_the_capacity_whatever_happens),
