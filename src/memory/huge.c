@@ -44,7 +44,7 @@ static bool is_huge(size_t half) {
 static void *half_address(size_t half) { return hak_granule_address(half * HAK_HALF_GRANULES); }
 
 /* Makes [half, half + count) huge; false when the kernel refuses or has too many mappings of us already. */
-static bool flag(size_t half, size_t count) {
+static HAK_COLD bool flag(size_t half, size_t count) {
     int neighbours = (half > 0 && is_huge(half - 1)) + is_huge(half + count);
     if (neighbours == 0 && hak_load_relaxed(&run_count) >= RUNS_MAX) return false;
     if (hak_os_huge(half_address(half), count * HAK_HALF_BYTES) != 0) return false;
@@ -54,7 +54,7 @@ static bool flag(size_t half, size_t count) {
     return true;
 }
 
-static void unflag(size_t half, bool tell) {
+static HAK_COLD void unflag(size_t half, bool tell) {
     uint8_t bit = (uint8_t)(1 << half % 2);
     if (!(hak_and(&hak_chunk_at(half / 2)->huge, (uint8_t)~bit) & bit)) return;
     hak_add(&run_count, (half > 0 && is_huge(half - 1)) + is_huge(half + 1) - 1);
@@ -87,7 +87,7 @@ static bool heap_is_dense(void) {
 }
 
 /* `used` was read, and neither it nor `dirty` has any of `rest`, the part of the half that is not the caller's. True: it is resident. */
-static HAK_NOINLINE bool half_grow(size_t half, uint64_t used, uint64_t rest) {
+static HAK_COLD bool half_grow(size_t half, uint64_t used, uint64_t rest) {
     struct hak_chunk *chunk = hak_chunk_at(half / 2);
     bool is_slow, is_resident = false;
     if (!hak_cas(&chunk->used, &used, used | rest)) return false; /* all of the half is ours */

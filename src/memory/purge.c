@@ -144,7 +144,7 @@ uint64_t hak_purge_delay_ms(void) {
 }
 
 /* Before each purge, and when the sweep comes round. */
-static void keep_judge(void) {
+static HAK_COLD void keep_judge(void) {
     uint64_t now = hak_os_clock_ms();
     if (now - hak_load_relaxed(&hak_purge.keep_ms) > KEEP_WINDOW_MS) {
         uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes), wanted = keep_wanted();
@@ -286,7 +286,7 @@ static uint64_t highest_of(struct hak_chunk *chunk, uint64_t mask, int64_t bytes
     return highest;
 }
 
-size_t hak_purge_spans(uint64_t goal_bytes) {
+HAK_COLD size_t hak_purge_spans(uint64_t goal_bytes) {
     size_t bytes = 0;
     for (size_t number = hak_load_acquire(&hak_chunk_top); number-- > 0;) {
         int64_t excess = hak_load_relaxed(&hak_purge.free_bytes) - (int64_t)goal_bytes;
