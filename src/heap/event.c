@@ -48,7 +48,7 @@ void hak_event_finish(struct hak_heap *heap, struct hak_slab *slab) {
     }
     HAK_COUNT(&heap->counters, slab_released, 1);
     hak_slab_release_claimed(slab, &heap->free_sum);
-    if (HAK_UNLIKELY(hak_purge_over(0))) hak_sweep_excess();
+    if (hak_purge_is_over()) hak_sweep_excess();
 }
 
 void hak_event_pending(struct hak_heap *heap) {

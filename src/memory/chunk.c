@@ -97,6 +97,42 @@ void hak_granule_leave_absent(size_t granule, unsigned absent) {
     hak_or(&chunk->partial, UINT64_C(1) << at);
 }
 
+void hak_span_leave_unseen(size_t granule, size_t count) {
+    hak_store_relaxed(&hak_purge.unseen, 1);
+    while (count > 0) {
+        unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
+        unsigned part = count < HAK_CHUNK_GRANULES - first ? (unsigned)count : HAK_CHUNK_GRANULES - first;
+        hak_or(&hak_chunk_at(granule / HAK_CHUNK_GRANULES)->unseen, hak_word_mask(first, part));
+        granule += part;
+        count -= part;
+    }
+}
+
+HAK_COLD int64_t hak_chunk_look(size_t number, uint64_t mask) {
+    enum { PAGES_MAX = HAK_GRANULE_BYTES >> 12 }; /* of a granule; the system's may be larger */
+    unsigned char page[HAK_CHUNK_GRANULES * PAGES_MAX];
+    struct hak_chunk *chunk = hak_chunk_at(number);
+    unsigned pages = HAK_GRANULE_BYTES >> hak_region.page_shift;
+    uint64_t unseen = hak_load_relaxed(&chunk->unseen) & mask;
+    for (uint64_t left = unseen; left;) {
+        unsigned first = hak_word_first(left);
+        uint64_t gap = ~(left >> first);
+        unsigned run = gap ? hak_word_first(gap) : HAK_CHUNK_GRANULES;
+        if (run > HAK_CHUNK_GRANULES - first) run = HAK_CHUNK_GRANULES - first;
+        size_t granule = number * HAK_CHUNK_GRANULES + first;
+        bool is_known = hak_os_resident(hak_granule_address(granule), (size_t)run << HAK_GRANULE_SHIFT, page);
+        for (unsigned i = 0; is_known && i < run; i++) {
+            unsigned absent = 0;
+            for (unsigned k = 0; k < pages; k++) absent |= (~page[i * pages + k] & 1u) << k;
+            if (absent) hak_granule_leave_absent(granule + i, absent);
+        }
+        left &= ~hak_word_mask(first, run);
+    }
+    if (!unseen) return 0;
+    hak_and(&chunk->unseen, ~unseen);
+    return hak_chunk_absent_bytes(chunk, unseen);
+}
+
 /* The granules of `mask` were just taken: how many of them are dirty. */
 static size_t note_take(struct hak_chunk *chunk, uint64_t mask) {
     size_t count = hak_word_count(hak_load_relaxed(&chunk->dirty) & mask);

@@ -2,7 +2,7 @@
  *
  * Owns:      which granules are used, which free ones may still be resident (dirty), where slabs begin.
  * Threads:   any; each change is one atomic operation. Who took a granule's `used` bit owns the granule and
- *            its `dirty` and `partial` bits and its absent pages until it gives the used bit back.
+ *            its `dirty`, `partial` and `unseen` bits and its absent pages until it gives the used bit back.
  * Invariant: a granule that is neither used nor dirty reads as zeros and is not resident; a blank one is zeros, too. A partial one is
  *            free (or on its way into a slab) and dirty; what it has absent is not resident, as far as we know.
  * Order:     pages are returned before dirty bits are cleared, those before used bits; a record is written
@@ -32,6 +32,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_chunk {
     _Atomic(uint16_t) pieces;     /* when data comes by pieces: those that somebody maps, has mapped, or found foreign */
     _Atomic(uint16_t) foreign;    /* of these, given up for good */
     hak_atomic_u64 partial;       /* free granules of which only some pages are resident: a slab ended that had not used the others */
+    hak_atomic_u64 unseen;        /* free dirty granules of a block that was hardly touched: to be looked at before it matters what is resident */
     _Atomic(uint16_t) absent[HAK_CHUNK_GRANULES]; /* of a partial one: these pages are not */
 };
 HAK_STATIC(offsetof(struct hak_chunk, partial) == HAK_LINE && sizeof(struct hak_chunk) == 4 * HAK_LINE);
@@ -69,9 +70,17 @@ HAK_INLINE int64_t hak_chunk_resident_bytes(struct hak_chunk *chunk, uint64_t ma
 /* Before its owner gives a granule back as dirty: these of its pages are absent, one at least. */
 void hak_granule_leave_absent(size_t granule, unsigned absent);
 
+/* The same for all of a span of which probably little is resident. */
+void hak_span_leave_unseen(size_t granule, size_t count);
+
+/* The caller has taken the granules of `mask` and not written to them: of those that are unseen the kernel is asked which pages are
+ * resident. Gives the bytes that turned out to be absent; they were counted as free memory while the granules were free. */
+int64_t hak_chunk_look(size_t number, uint64_t mask);
+
 /* The caller has taken the granules: all of their pages may be resident from now on. */
 HAK_INLINE void hak_chunk_forget_absent(struct hak_chunk *chunk, uint64_t mask) {
     if (hak_load_relaxed(&chunk->partial) & mask) hak_and(&chunk->partial, ~mask);
+    if (hak_load_relaxed(&chunk->unseen) & mask) hak_and(&chunk->unseen, ~mask);
 }
 
 #define HAK_NO_GRANULE SIZE_MAX

@@ -146,27 +146,9 @@ void hak_large_clear(struct hak_granule *record, size_t bytes) {
     }
 }
 
-/* Of a block just freed: which of its pages are not resident, so that they are not taken for free memory. They may be swapped out: they
- * need not read as zeros. */
-static HAK_COLD void absent_look(size_t granule, size_t count) {
-    enum { LOOK_GRANULES_MAX = 1024, PAGES_MAX = 16 };
-    unsigned char page[HAK_OS_RESIDENT_PAGES_MAX];
-    unsigned pages = HAK_GRANULE_BYTES >> hak_region.page_shift;
-    if (count > LOOK_GRANULES_MAX || pages > PAGES_MAX) return;
-    for (size_t part, most = HAK_OS_RESIDENT_PAGES_MAX / pages; count > 0; granule += part, count -= part) {
-        part = count < most ? count : most;
-        if (!hak_os_resident(hak_granule_address(granule), part << HAK_GRANULE_SHIFT, page)) return;
-        for (size_t i = 0; i < part; i++) {
-            unsigned absent = 0;
-            for (unsigned k = 0; k < pages; k++) absent |= (~page[i * pages + k] & 1u) << k;
-            if (absent) hak_granule_leave_absent(granule + i, absent);
-        }
-    }
-}
-
 static void span_end(size_t granule, size_t count, bool moved, hak_big_name site) {
     enum hak_span_state state = HAK_SPAN_DIRTY;
-    if (!moved && hak_big_is_sparse(site)) absent_look(granule, count);
+    if (!moved && hak_big_is_sparse(site)) hak_span_leave_unseen(granule, count);
     if (moved) { /* a fresh mapping merges with its neighbours again */
         size_t bytes = count << HAK_GRANULE_SHIFT;
         if (hak_os_fresh(hak_granule_address(granule), bytes) == 0) {

@@ -260,6 +260,7 @@ static HAK_COLD size_t chunk_return(size_t number, uint64_t wanted, bool by_swee
         mask = wanted & ~used;
         if (!mask) return 0;
     } while (!hak_cas_weak(&chunk->used, &used, used | mask));
+    hak_add(&hak_purge.free_bytes, -hak_chunk_look(number, mask));
     uint64_t dirty = mask & hak_load_relaxed(&chunk->dirty);
     uint64_t done = return_granules(number, mask, dirty, by_sweep);
     hak_store_relaxed(&chunk->returned_ms, hak_purge_stamp(by_sweep));
@@ -332,6 +333,24 @@ size_t hak_purge_chunk(size_t number, bool all) {
     hak_store_relaxed(&chunk->cold, idle & ~wanted);
     if (number == 0) keep_judge();
     return bytes;
+}
+
+HAK_COLD bool hak_purge_look(void) {
+    size_t top = hak_load_acquire(&hak_chunk_top);
+    hak_store_relaxed(&hak_purge.unseen, 0);
+    for (size_t number = 0; number < top; number++) {
+        if (!hak_unit_ready(number)) continue;
+        struct hak_chunk *chunk = hak_chunk_at(number);
+        uint64_t used = hak_load_relaxed(&chunk->used), mask;
+        do {
+            mask = hak_load_relaxed(&chunk->unseen) & ~used;
+        } while (mask && !hak_cas_weak(&chunk->used, &used, used | mask));
+        if (!mask) continue;
+        hak_add(&hak_purge.free_bytes, -hak_chunk_look(number, mask));
+        hak_chunk_release(chunk, mask);
+        hak_span_room(number);
+    }
+    return hak_purge_over(0);
 }
 
 void hak_purge_excess(void) {

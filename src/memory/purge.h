@@ -28,6 +28,7 @@ struct hak_purge {
     hak_atomic_i64 settled_bytes;    /* of these, what nobody need look at: it went back, or its pages hold other blocks */
     HAK_ALIGNED(HAK_LINE) hak_atomic_u64 keep_bytes;
     hak_atomic_u32 halvings;         /* of the bound, but for keep: learnt (memory/spare.h) */
+    hak_atomic_u32 unseen;           /* 1: some chunk has unseen granules */
     hak_atomic_u32 crowded;          /* 1: more threads than can run free and want again, each for itself (heap/birth.c) */
     hak_atomic_i64 free_peak_bytes;  /* in this window of two seconds, of hak_free_unpurged() */
     hak_atomic_i64 drawn_bytes;      /* in it, the furthest that it fell from a peak */
@@ -119,6 +120,12 @@ uint64_t hak_purge_bound_halved(unsigned halvings); /* what it would be */
 /* Would `more_bytes` of free memory on top of what there is break the bound? */
 bool hak_purge_over(int64_t more_bytes);
 
+/* Is it broken? Of what seems to be free memory some may be unseen, and hardly touched: that is looked at first. */
+bool hak_purge_look(void);
+HAK_INLINE bool hak_purge_is_over(void) {
+    return HAK_UNLIKELY(hak_purge_over(0)) && (HAK_LIKELY(!hak_load_relaxed(&hak_purge.unseen)) || hak_purge_look());
+}
+
 /* Down to where the bound is enforced: its half, so that it is rare; where `keep` is the bound, not far below it. */
 uint64_t hak_purge_goal(void);
 uint64_t hak_purge_goal_of(uint64_t bound);
@@ -154,7 +161,7 @@ size_t hak_purge_chunk(size_t number, bool all);
 /* After a free that made free memory: enforces the bound, down to its half so that it is rarely enforced. */
 void hak_purge_excess(void);
 HAK_INLINE void hak_purge_enforce(void) {
-    if (HAK_UNLIKELY(hak_purge_over(0))) hak_purge_excess();
+    if (hak_purge_is_over()) hak_purge_excess();
 }
 
 #endif

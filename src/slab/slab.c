@@ -43,6 +43,7 @@ static uint64_t pages_absent_take(size_t granule, const struct hak_class *class,
     struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
     unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES), shift = hak_slab_page_shift(class), each = 1u << (HAK_GRANULE_SHIFT - shift);
     uint64_t mask = hak_word_mask(first, class->granules), dirty = hak_load_relaxed(&chunk->dirty) & mask;
+    if (HAK_UNLIKELY(hak_load_relaxed(&chunk->unseen) & mask)) hak_chunk_look(granule / HAK_CHUNK_GRANULES, mask);
     uint64_t partial = hak_load_relaxed(&chunk->partial) & mask, pages = hak_slab_pages(class);
     for (uint64_t left = dirty; left; left &= left - 1) {
         unsigned at = hak_word_first(left);
@@ -429,7 +430,7 @@ static void pages_uncount_returned(struct hak_slab *slab, unsigned count, int64_
 size_t hak_slab_account_claimed(struct hak_slab *slab, uint64_t free_pages, int64_t *sum) {
     uint64_t pages = free_pages & hak_slab_pages(hak_slab_class(slab)) & ~slab->returned;
     pages_count(slab, hak_word_count(pages), sum);
-    if (!pages || !hak_purge_over(0)) return 0;
+    if (!pages || !hak_purge_is_over()) return 0;
     size_t bytes = pages_return(slab, pages, false);
     pages_uncount_returned(slab, hak_word_count(pages & ~slab->returned), sum);
     return bytes;

@@ -56,6 +56,7 @@ static inline const char *audit_find(struct audit *audit, int64_t others) {
         audit->free_bytes += (int64_t)__builtin_popcountll(dirty & ~used) * HAK_GRANULE_BYTES;
         uint64_t partial = hak_load_relaxed(&chunk->partial);
         if (partial & (used | ~dirty)) return "a partial granule that is not free and dirty";
+        if (hak_load_relaxed(&chunk->unseen) & (used | ~dirty | partial)) return "an unseen granule that is not free and dirty, or was seen";
         for (uint64_t left = partial; left; left &= left - 1)
             audit->free_bytes -= (int64_t)__builtin_popcount(hak_load_relaxed(&chunk->absent[__builtin_ctzll(left)])) << hak_region.page_shift;
         for (unsigned i = 0; i < HAK_CHUNK_GRANULES; i++) {

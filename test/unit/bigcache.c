@@ -133,8 +133,17 @@ static void of_a_sparse_block_only_what_was_touched_is_free_memory(void **state)
         block[i % 3 * MIB] = 1;
         assert_true(hak_large_give(record_of(block)));
         if (i == 0) assert_true(hak_big_is_sparse(name));
+        assert_int_equal(hak_load_relaxed(&hak_purge.free_bytes) - before, 3 * MIB); /* nobody has looked yet: the site may be back at once */
+        if (i % 4) continue;
+        uint64_t returned = hak_load_relaxed(&hak_purge.returned_bytes);
+        hak_options.free_max_mb = 1; /* it seems to be too much, and is not */
+        hak_options.free_share = 1024;
+        hak_purge_enforce();
+        hak_options.free_max_mb = 6;
+        hak_options.free_share = 8;
         int64_t free_bytes = hak_load_relaxed(&hak_purge.free_bytes) - before;
         assert_true(free_bytes >= (int64_t)page && free_bytes <= 3 * (int64_t)page);
+        assert_int_equal(hak_load_relaxed(&hak_purge.returned_bytes), returned);
     }
     bool zeroed = true;
     char *block = hak_large_take(3 * MIB, 1, 0, &zeroed); /* another's: it may hold what is swapped out */

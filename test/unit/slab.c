@@ -211,6 +211,29 @@ static void what_a_slab_left_alone_is_absent_for_the_next(void **state) {
     assert_int_equal(free_now(), free_before);
 }
 
+/* A block was there of which little was touched, and nobody looked: who cuts a slab does. */
+static void what_a_sparse_block_left_alone_is_absent_for_the_next(void **state) {
+    (void)state;
+    if (hak_region.page_shift != 12 || getenv("HAK_TEST_EMULATED")) skip(); /* qemu-user answers mincore for its own pages */
+    hak_purge_spans(0);
+    int64_t free_before = free_now(), absent_before = absent_now();
+    unsigned count = hak_classes[HAK_SMALL_CLASS_MAX].granules;
+    size_t dirty, granule = hak_span_take(count, 1, &dirty);
+    for (unsigned page = 3; page < 64; page += 30) hak_granule_address(granule)[page << 12] = 1;
+    hak_span_leave_unseen(granule, count);
+    hak_span_give(granule, count, HAK_SPAN_DIRTY);
+    assert_int_equal(free_now() - free_before, count << HAK_GRANULE_SHIFT);
+    struct hak_slab *slab = slab_cut(HAK_SMALL_CLASS_MAX);
+    assert_int_equal(hak_slab_granule(slab), granule);
+    assert_true(slab->returned == ~(UINT64_C(1) << 3 | UINT64_C(1) << 33 | UINT64_C(1) << 63));
+    assert_int_equal(free_now(), free_before);
+    slab_end(slab);
+    assert_int_equal(free_now() - free_before, 3 << 12);
+    hak_purge_spans(0);
+    assert_int_equal(free_now(), free_before);
+    assert_int_equal(absent_now(), absent_before);
+}
+
 /* Of a slab that is all in use every other page goes back, and the slab ends: to open them again in the next one is to touch them
  * again. What was never there is not. */
 static void what_went_back_of_a_slab_is_touched_again_in_the_next(void **state) {
@@ -606,6 +629,7 @@ int main(void) {
         cmocka_unit_test(every_block_is_taken_once_by_windows),
         cmocka_unit_test(of_a_new_slab_the_clean_granules_are_absent),
         cmocka_unit_test(what_a_slab_left_alone_is_absent_for_the_next),
+        cmocka_unit_test(what_a_sparse_block_left_alone_is_absent_for_the_next),
         cmocka_unit_test(what_went_back_of_a_slab_is_touched_again_in_the_next),
         cmocka_unit_test(what_was_never_handed_out_is_opened_by_the_page),
         cmocka_unit_test(the_lowest_words_are_taken_again_when_a_quarter_below_is_free),
