@@ -94,10 +94,10 @@ void hak_granule_leave_absent(size_t granule, unsigned absent) {
     struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
     unsigned at = (unsigned)(granule % HAK_CHUNK_GRANULES);
     hak_store_relaxed(&chunk->absent[at], (uint16_t)absent);
-    hak_or(&chunk->partial, UINT64_C(1) << at);
+    if (!(hak_load_relaxed(&chunk->partial) >> at & 1)) hak_or(&chunk->partial, UINT64_C(1) << at);
 }
 
-void hak_span_leave_unseen(size_t granule, size_t count) {
+HAK_COLD void hak_span_leave_unseen(size_t granule, size_t count) {
     hak_store_relaxed(&hak_purge.unseen, 1);
     while (count > 0) {
         unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
@@ -109,26 +109,39 @@ void hak_span_leave_unseen(size_t granule, size_t count) {
 }
 
 HAK_COLD int64_t hak_chunk_look(size_t number, uint64_t mask) {
-    enum { PAGES_MAX = HAK_GRANULE_BYTES >> 12 }; /* of a granule; the system's may be larger */
+    enum { PAGES_MAX = HAK_GRANULE_BYTES >> 12, RANGES = 64 }; /* pages of a granule; the system's may be larger */
     unsigned char page[HAK_CHUNK_GRANULES * PAGES_MAX];
+    struct hak_range absent[RANGES];
     struct hak_chunk *chunk = hak_chunk_at(number);
-    unsigned pages = HAK_GRANULE_BYTES >> hak_region.page_shift;
-    uint64_t unseen = hak_load_relaxed(&chunk->unseen) & mask;
+    unsigned shift = hak_region.page_shift, pages = HAK_GRANULE_BYTES >> shift, count = 0;
+    char *start = hak_granule_address(number * HAK_CHUNK_GRANULES);
+    uint64_t unseen = hak_load_relaxed(&chunk->unseen) & mask, calls = 0;
+    if (!unseen) return 0;
     for (uint64_t left = unseen; left;) {
         unsigned first = hak_word_first(left);
         uint64_t gap = ~(left >> first);
-        unsigned run = gap ? hak_word_first(gap) : HAK_CHUNK_GRANULES;
+        unsigned run = gap ? hak_word_first(gap) : HAK_CHUNK_GRANULES, end;
         if (run > HAK_CHUNK_GRANULES - first) run = HAK_CHUNK_GRANULES - first;
-        size_t granule = number * HAK_CHUNK_GRANULES + first;
-        bool is_known = hak_os_resident(hak_granule_address(granule), (size_t)run << HAK_GRANULE_SHIFT, page);
-        for (unsigned i = 0; is_known && i < run; i++) {
-            unsigned absent = 0;
-            for (unsigned k = 0; k < pages; k++) absent |= (~page[i * pages + k] & 1u) << k;
-            if (absent) hak_granule_leave_absent(granule + i, absent);
-        }
         left &= ~hak_word_mask(first, run);
+        if (!hak_os_resident(start + ((size_t)first << HAK_GRANULE_SHIFT), (size_t)run << HAK_GRANULE_SHIFT, page)) continue;
+        for (unsigned i = 0; i < run * pages && count < RANGES; i = end + 1) {
+            for (; i < run * pages && page[i] & 1; i++) {
+            }
+            for (end = i; end < run * pages && !(page[end] & 1); end++) {
+            }
+            char *from = start + ((size_t)first << HAK_GRANULE_SHIFT) + ((size_t)i << shift);
+            if (end > i) absent[count++] = (struct hak_range){ from, (size_t)(end - i) << shift };
+        }
     }
-    if (!unseen) return 0;
+    size_t done = count ? hak_os_return(absent, count, &calls) : 0; /* not counted as returned: nothing of it was there */
+    for (size_t i = 0; i < done; i++) {
+        size_t at = (size_t)((char *)absent[i].start - start) >> shift, end = at + (absent[i].bytes >> shift);
+        for (; at < end; at++) {
+            unsigned granule = (unsigned)at / pages;
+            unsigned before = hak_load_relaxed(&chunk->partial) >> granule & 1 ? hak_load_relaxed(&chunk->absent[granule]) : 0;
+            hak_granule_leave_absent(number * HAK_CHUNK_GRANULES + granule, before | 1u << at % pages);
+        }
+    }
     hak_and(&chunk->unseen, ~unseen);
     return hak_chunk_absent_bytes(chunk, unseen);
 }
@@ -141,10 +154,20 @@ static size_t note_take(struct hak_chunk *chunk, uint64_t mask) {
     return count;
 }
 
-uint64_t hak_chunk_returned_once(struct hak_chunk *chunk, uint64_t mask) {
-    uint64_t ever = hak_load_relaxed(&chunk->ever) & mask;
-    if (HAK_UNLIKELY(ever != 0)) hak_and(&chunk->ever, ~mask);
-    return ever & (~hak_load_relaxed(&chunk->dirty) | hak_load_relaxed(&chunk->partial));
+HAK_COLD void hak_chunk_note_gone(struct hak_chunk *chunk, unsigned at, unsigned pages) {
+    uint64_t bit = UINT64_C(1) << at, ever = hak_load_relaxed(&chunk->ever);
+    unsigned before = ever & bit ? hak_load_relaxed(&chunk->gone[at]) : 0;
+    hak_store_relaxed(&chunk->gone[at], (uint16_t)(before | pages));
+    if (!(ever & bit)) hak_or(&chunk->ever, bit);
+}
+
+HAK_COLD unsigned hak_chunk_take_gone(struct hak_chunk *chunk, unsigned at, unsigned pages) {
+    uint64_t bit = UINT64_C(1) << at;
+    if (!(hak_load_relaxed(&chunk->ever) & bit)) return 0;
+    unsigned before = hak_load_relaxed(&chunk->gone[at]);
+    hak_store_relaxed(&chunk->gone[at], (uint16_t)(before & ~pages));
+    if (!(before & ~pages)) hak_and(&chunk->ever, ~bit);
+    return before & pages;
 }
 
 /* The whole span is about to be used: what of it went back once is touched again, and nothing of it is absent. */
@@ -153,9 +176,10 @@ static void note_use(size_t granule, size_t count) {
         struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
         unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
         unsigned part = count < HAK_CHUNK_GRANULES - first ? (unsigned)count : HAK_CHUNK_GRANULES - first;
-        uint64_t mask = hak_word_mask(first, part), again = hak_chunk_returned_once(chunk, mask);
-        uint64_t bytes = (uint64_t)hak_word_count(again) * HAK_GRANULE_BYTES;
-        if (again) hak_purge_note_retouch(bytes - (uint64_t)hak_chunk_resident_bytes(chunk, again), hak_load_relaxed(&chunk->returned_ms));
+        uint64_t mask = hak_word_mask(first, part), again = 0;
+        for (uint64_t left = hak_load_relaxed(&chunk->ever) & mask; left; left &= left - 1)
+            again += hak_word_count(hak_chunk_take_gone(chunk, hak_word_first(left), hak_granule_pages()));
+        if (again) hak_purge_note_retouch(again << hak_region.page_shift, hak_load_relaxed(&chunk->returned_ms));
         hak_chunk_forget_absent(chunk, mask);
         granule += part;
         count -= part;
@@ -364,7 +388,7 @@ void hak_span_give(size_t granule, size_t count, enum hak_span_state state) {
     }
 }
 
-bool hak_span_extend(size_t granule, size_t count, size_t more) {
+HAK_COLD bool hak_span_extend(size_t granule, size_t count, size_t more) {
     size_t end = granule + count, last = end + more;
     size_t number = (end - 1) / HAK_CHUNK_GRANULES, chunks = (last - 1) / HAK_CHUNK_GRANULES + 1 - number;
     if (last > hak_region.chunk_count * HAK_CHUNK_GRANULES || chunks_reach(number, chunks) != HAK_READY) return false;

@@ -2,9 +2,9 @@
  *
  * Owns:      which granules are used, which free ones may still be resident (dirty), where slabs begin.
  * Threads:   any; each change is one atomic operation. Who took a granule's `used` bit owns the granule and
- *            its `dirty`, `partial` and `unseen` bits and its absent pages until it gives the used bit back.
+ *            its other bits, its absent pages and those that are gone until it gives the used bit back; of a slab's, who holds its claim.
  * Invariant: a granule that is neither used nor dirty reads as zeros and is not resident; a blank one is zeros, too. A partial one is
- *            free (or on its way into a slab) and dirty; what it has absent is not resident, as far as we know.
+ *            free (or on its way into a slab) and dirty; what it has absent is not resident, as far as we know, and reads as zeros.
  * Order:     pages are returned before dirty bits are cleared, those before used bits; a record is written
  *            before a pointer into its granule leaves.
  */
@@ -23,7 +23,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_chunk {
         hak_atomic_u64 blank;  /* else: of the dirty ones those that read as zeros all the same (memory/huge.h) */
     };
     hak_atomic_u64 cold;   /* free and dirty at the last sweep already */
-    hak_atomic_u64 ever;   /* granules that were returned once, or the absent pages of a partial one: touching them again is counted */
+    hak_atomic_u64 ever;   /* granules of which pages went back and were not used since: touching those again is counted */
     hak_atomic_u32 returned_ms;   /* when pages of it were last returned */
     hak_atomic_u32 looked_ms;     /* when the sweep last came by */
     _Atomic(uint8_t) data_state;  /* region.c: are its granules mapped? */
@@ -34,8 +34,12 @@ struct HAK_ALIGNED(HAK_LINE) hak_chunk {
     hak_atomic_u64 partial;       /* free granules of which only some pages are resident: a slab ended that had not used the others */
     hak_atomic_u64 unseen;        /* free dirty granules of a block that was hardly touched: to be looked at before it matters what is resident */
     _Atomic(uint16_t) absent[HAK_CHUNK_GRANULES]; /* of a partial one: these pages are not */
+    _Atomic(uint16_t) gone[HAK_CHUNK_GRANULES];   /* of one in `ever`: these pages went back */
 };
-HAK_STATIC(offsetof(struct hak_chunk, partial) == HAK_LINE && sizeof(struct hak_chunk) == 4 * HAK_LINE);
+HAK_STATIC(offsetof(struct hak_chunk, partial) == HAK_LINE && sizeof(struct hak_chunk) == 6 * HAK_LINE);
+
+/* All pages of a granule, as bits. */
+HAK_INLINE unsigned hak_granule_pages(void) { return (1u << (HAK_GRANULE_BYTES >> hak_region.page_shift)) - 1; }
 
 HAK_INLINE struct hak_chunk *hak_chunk_at(size_t chunk) {
     size_t unit = chunk >> hak_region.unit_shift;
@@ -74,7 +78,7 @@ void hak_granule_leave_absent(size_t granule, unsigned absent);
 void hak_span_leave_unseen(size_t granule, size_t count);
 
 /* The caller has taken the granules of `mask` and not written to them: of those that are unseen the kernel is asked which pages are
- * resident. Gives the bytes that turned out to be absent; they were counted as free memory while the granules were free. */
+ * resident, and to forget the others, for they may be swapped out. Gives the bytes that turned out to be absent; they were counted as free memory while the granules were free. */
 int64_t hak_chunk_look(size_t number, uint64_t mask);
 
 /* The caller has taken the granules: all of their pages may be resident from now on. */
@@ -97,12 +101,12 @@ size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules);
 bool hak_span_next_is_clean(size_t count);
 
 /* The same for a slab: up to 64 granules, possibly in huge pages. Its pages are used one by one, and who does that says which of
- * them went back once (hak_chunk_returned_once, slab/slab.c), and takes over which are absent (hak_chunk_forget_absent). */
+ * them are touched again (hak_chunk_take_gone), and takes over which are absent (hak_chunk_forget_absent). */
 size_t hak_span_take_dense(size_t count, size_t *dirty_granules);
 
-/* Those of the granules of `mask`, which the caller has taken, that went back to the kernel, or whose absent pages did, and were not used
- * since; forgets it. */
-uint64_t hak_chunk_returned_once(struct hak_chunk *chunk, uint64_t mask);
+/* Of the caller's granule `at` these pages went back. Take: of these pages those that did, and forgets that. */
+void hak_chunk_note_gone(struct hak_chunk *chunk, unsigned at, unsigned pages);
+unsigned hak_chunk_take_gone(struct hak_chunk *chunk, unsigned at, unsigned pages);
 
 /* Do the granules, which the caller has taken, all read as zeros? */
 bool hak_span_is_blank(size_t granule, size_t count);

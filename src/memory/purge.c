@@ -12,7 +12,7 @@
 
 struct hak_purge hak_purge;
 
-enum { RANGES = 64, RETOUCH_MS = 1000, KEEP_WINDOW_MS = 2000, JUDGED_BYTES_MIN = 1 << 20, KEEP_PAGES_BYTES = 32 << 20 };
+enum { RANGES = 64, RETOUCH_MS = 1000, KEEP_WINDOW_MS = 2000, JUDGED_BYTES_MIN = 1 << 20, KEEP_PAGES_BYTES = 32 << 20, CROWDED_DRAWS = 6 };
 /* A page that is touched again costs about 0.7 us, its return and its fault: at 64 KiB a millisecond a hundredth of a processor's time.
  * That is worth as much again as the program holds, or a small one may. */
 enum { COST_BYTES_MS = 64 << 10, COST_START_MS = 20, HELD_LEAST = 8 << 20 };
@@ -242,13 +242,12 @@ static void meta_return(size_t number) {
     hak_span_room(number);
 }
 
-/* Those of which half of the pages were resident: when it is used again, all of such a granule counts as touched again, nothing of the
- * others. */
-static uint64_t mostly_resident(struct hak_chunk *chunk, uint64_t mask) {
-    unsigned pages = HAK_GRANULE_BYTES >> hak_region.page_shift;
-    for (uint64_t left = hak_load_relaxed(&chunk->partial) & mask; left; left &= left - 1)
-        if (hak_word_count(hak_load_relaxed(&chunk->absent[hak_word_first(left)])) * 2 > pages) mask &= ~(left & (~left + 1));
-    return mask;
+static void note_gone(struct hak_chunk *chunk, uint64_t mask) {
+    uint64_t partial = hak_load_relaxed(&chunk->partial);
+    for (; mask; mask &= mask - 1) {
+        unsigned at = hak_word_first(mask), absent = partial >> at & 1 ? hak_load_relaxed(&chunk->absent[at]) : 0;
+        hak_chunk_note_gone(chunk, at, hak_granule_pages() & ~absent);
+    }
 }
 
 static HAK_COLD size_t chunk_return(size_t number, uint64_t wanted, bool by_sweep) {
@@ -265,7 +264,7 @@ static HAK_COLD size_t chunk_return(size_t number, uint64_t wanted, bool by_swee
     uint64_t done = return_granules(number, mask, dirty, by_sweep);
     hak_store_relaxed(&chunk->returned_ms, hak_purge_stamp(by_sweep));
     size_t bytes = (size_t)hak_chunk_resident_bytes(chunk, done);
-    hak_or(&chunk->ever, mostly_resident(chunk, done));
+    note_gone(chunk, done);
     hak_chunk_forget_absent(chunk, done);
     if (!hak_region.is_limited && hak_load_relaxed(&chunk->blank) & done) hak_and(&chunk->blank, ~done);
     hak_and(&chunk->dirty, ~done); /* before used: pairs with the take, which reads dirty after its CAS */
@@ -305,7 +304,7 @@ bool hak_purge_keep(void) {
     uint64_t wanted = positive(hak_load_relaxed(&hak_purge.free_bytes));
     wanted += wanted / 4;
     if (wanted > HAK_OPT(large_keep_mb) << 20) return false;
-    if (hak_load_relaxed(&hak_purge.crowded) && wanted > 2 * keep_wanted()) return false;
+    if (hak_load_relaxed(&hak_purge.crowded) && wanted > CROWDED_DRAWS * keep_wanted()) return false;
     if (wanted > hak_load_relaxed(&hak_purge.keep_bytes)) hak_store_relaxed(&hak_purge.keep_bytes, wanted);
     return true;
 }

@@ -137,7 +137,7 @@ static bool return_one(const struct hak_range *range) {
     return result == 0;
 }
 
-size_t hak_os_return(const struct hak_range *ranges, size_t count, uint64_t *call_count) {
+HAK_COLD size_t hak_os_return(const struct hak_range *ranges, size_t count, uint64_t *call_count) {
     FAULT(HAK_OS_RETURN, 0);
     size_t done = 0;
     if (count > 1 && hak_load_relaxed(&batch_state) != 2) {

@@ -25,10 +25,10 @@ static void records_write(struct hak_slab *slab, struct hak_heap *heap, hak_atom
 }
 
 /* A granule's pages are the system's in its chunk, and a slab's, which may be larger, in the slab: `each` of the one make one of the other. */
-static uint64_t pages_spread(uint64_t pages, unsigned each) {
-    uint64_t spread = 0;
-    for (; pages; pages &= pages - 1) spread |= hak_word_mask(hak_word_first(pages) * each, each);
-    return spread;
+static unsigned pages_spread(uint64_t pages, unsigned each) {
+    unsigned spread = 0;
+    for (; each > 1 && pages; pages &= pages - 1) spread |= (unsigned)hak_word_mask(hak_word_first(pages) * each, each);
+    return each > 1 ? spread : (unsigned)pages;
 }
 static uint64_t pages_gathered(uint64_t pages, unsigned each) {
     uint64_t gathered = 0;
@@ -52,7 +52,13 @@ static uint64_t pages_absent_take(size_t granule, const struct hak_class *class,
         pages &= ~((hak_word_mask(0, each) & ~absent) << (at - first) * each);
     }
     hak_chunk_forget_absent(chunk, mask);
-    return hak_word_count(dirty) == dirty_count ? pages : 0;
+    if (hak_word_count(dirty) != dirty_count) pages = 0;
+    for (uint64_t left = hak_load_relaxed(&chunk->ever) & mask; left; left &= left - 1) { /* what is there now is not touched again */
+        unsigned at = hak_word_first(left);
+        uint64_t here = pages >> (at - first) * each & hak_word_mask(0, each);
+        hak_chunk_take_gone(chunk, at, ~pages_spread(here, 1u << (shift - hak_region.page_shift)));
+    }
+    return pages;
 }
 
 /* Claims the header at `granule` and makes it a slab, unless mail for an earlier life of it is still under way. */
@@ -76,8 +82,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->last_word = (class->word_count - 1u) & 63;
     slab->page_shift = (uint8_t)hak_slab_page_shift(class);
     slab->next = slab->prev = 0;
-    uint64_t mask = hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES), class->granules);
-    slab->returned_once = hak_chunk_returned_once(hak_chunk_at(number), mask) ? HAK_RETURNED_BEFORE : 0;
+    slab->returned_since = 0;
     slab->returned = pages_absent_take(granule, class, dirty_count);
     hak_absent_note((int64_t)hak_word_count(slab->returned) << hak_slab_page_shift(class));
     slab->cold = 0;
@@ -137,33 +142,19 @@ static void uncount(struct hak_slab *slab, int64_t *sum) {
     hak_store_relaxed(&slab->counted_pages, 0);
 }
 
-/* Granules that are absent wholly are clean; of the others it is noted which pages are. What went back is marked, so that touching it
- * again is seen: that are most of a granule's absent pages, or none for us. */
-static void span_give(size_t granule, const struct hak_class *class, uint64_t absent, uint64_t went_back) {
+/* Granules that are absent wholly are clean; of the others it is noted which pages are. */
+static void span_give(size_t granule, const struct hak_class *class, uint64_t absent) {
     unsigned shift = hak_slab_page_shift(class), each = 1u << (HAK_GRANULE_SHIFT - shift);
-    uint64_t all = hak_word_mask(0, each), ever = 0, clean = 0;
-    for (unsigned i = 0; i < class->granules; i++) {
-        uint64_t here = absent >> i * each & all, gone = here & went_back >> i * each;
-        if (gone && hak_word_count(gone) * 2 >= hak_word_count(here)) ever |= UINT64_C(1) << i;
-        if (here == all) clean |= UINT64_C(1) << i;
-        else if (here) hak_granule_leave_absent(granule + i, (unsigned)pages_spread(here, 1u << (shift - hak_region.page_shift)));
-    }
-    if (ever) hak_or(&hak_chunk_at(granule / HAK_CHUNK_GRANULES)->ever, ever << granule % HAK_CHUNK_GRANULES);
+    uint64_t all = hak_word_mask(0, each);
     for (unsigned i = 0, run; i < class->granules; i += run) {
-        bool is_clean = clean >> i & 1;
-        uint64_t other = (is_clean ? ~clean : clean) >> i;
-        run = other ? hak_word_first(other) : 64;
-        if (run > class->granules - i) run = class->granules - i;
+        bool is_clean = (absent >> i * each & all) == all;
+        for (run = 0; i + run < class->granules; run++) {
+            uint64_t here = absent >> (i + run) * each & all;
+            if (is_clean != (here == all)) break;
+            if (here && !is_clean) hak_granule_leave_absent(granule + i + run, pages_spread(here, 1u << (shift - hak_region.page_shift)));
+        }
         hak_span_give(granule + i, run, is_clean ? HAK_SPAN_CLEAN : HAK_SPAN_DIRTY);
     }
-}
-
-/* Of the absent pages those that went back: what was handed out since the slab was cut was there. */
-static uint64_t pages_gone(const struct hak_slab *slab, const struct hak_class *class) {
-    if (slab->returned_once & HAK_RETURNED_BEFORE) return ~UINT64_C(0);
-    if (!slab->returned_once) return 0;
-    uint64_t opened = ((uint64_t)slab->frontier * class->block_bytes) >> slab->page_shift;
-    return hak_word_mask(0, opened < 64 ? (unsigned)opened : 64);
 }
 
 void hak_slab_release_claimed(struct hak_slab *slab, int64_t *sum) {
@@ -184,9 +175,8 @@ void hak_slab_release_claimed(struct hak_slab *slab, int64_t *sum) {
     slab->place = HAK_SLAB_NONE;
     uint64_t returned = slab->returned;
     hak_absent_note(-((int64_t)hak_word_count(returned) << hak_slab_page_shift(class)));
-    uint64_t went_back = pages_gone(slab, class);
     hak_slab_unclaim(slab);
-    span_give(granule, class, returned, went_back);
+    span_give(granule, class, returned);
 }
 
 void hak_slab_records_own(struct hak_slab *slab, struct hak_heap *heap) {
@@ -234,15 +224,29 @@ void hak_slab_chunk_empty(size_t number) {
 
 /* --- taking and collecting --- */
 
+/* Of the slab's `pages` the part in each granule, as the system's: they went back, or (the bytes of those that had) are used again. */
+static HAK_COLD uint64_t pages_gone(struct hak_slab *slab, uint64_t pages, bool went_back) {
+    size_t granule = hak_slab_granule(slab);
+    struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
+    unsigned shift = slab->page_shift, each = 1u << (HAK_GRANULE_SHIFT - shift), count = 0;
+    for (unsigned at = (unsigned)(granule % HAK_CHUNK_GRANULES); pages; at++, pages = each < 64 ? pages >> each : 0) {
+        unsigned here = pages_spread(pages & hak_word_mask(0, each), 1u << (shift - hak_region.page_shift));
+        if (!here) continue;
+        if (went_back) hak_chunk_note_gone(chunk, at, here);
+        else count += hak_word_count(hak_chunk_take_gone(chunk, at, here));
+    }
+    return (uint64_t)count << hak_region.page_shift;
+}
+
 /* They are resident again. */
 static HAK_NOINLINE void pages_used(struct hak_slab *slab, uint64_t pages) {
     uint64_t touched = slab->returned & pages;
     slab->returned &= ~pages;
-    unsigned shift = slab->page_shift;
-    hak_absent_note(-((int64_t)hak_word_count(touched) << shift));
-    if (!slab->returned_once) return;
+    hak_absent_note(-((int64_t)hak_word_count(touched) << slab->page_shift));
     struct hak_chunk *chunk = hak_chunk_at(hak_slab_granule(slab) / HAK_CHUNK_GRANULES);
-    hak_purge_note_retouch((uint64_t)hak_word_count(touched) << shift, hak_load_relaxed(&chunk->returned_ms));
+    if (!hak_load_relaxed(&chunk->ever)) return;
+    uint64_t again = pages_gone(slab, touched, false);
+    if (again) hak_purge_note_retouch(again, hak_load_relaxed(&chunk->returned_ms));
 }
 
 /* The blocks from `first` to `last` are being handed out. */
@@ -387,7 +391,7 @@ uint64_t hak_slab_free_pages_claimed(const struct hak_slab *slab) {
     return found;
 }
 
-static size_t pages_return(struct hak_slab *slab, uint64_t pages, bool by_sweep) {
+static HAK_COLD size_t pages_return(struct hak_slab *slab, uint64_t pages, bool by_sweep) {
     struct hak_range ranges[32];
     size_t count = 0;
     uint64_t done = 0;
@@ -407,7 +411,8 @@ static size_t pages_return(struct hak_slab *slab, uint64_t pages, bool by_sweep)
     slab->returned |= done;
     hak_absent_note((int64_t)hak_word_count(done) << shift);
     slab->cold &= ~done;
-    slab->returned_once |= HAK_RETURNED_SINCE;
+    slab->returned_since = 1;
+    pages_gone(slab, done, true);
     size_t granule = hak_slab_granule(slab);
     hak_store_relaxed(&hak_chunk_at(granule / HAK_CHUNK_GRANULES)->returned_ms, hak_purge_stamp(by_sweep));
     return (size_t)hak_word_count(done) << shift;

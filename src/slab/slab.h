@@ -38,8 +38,6 @@ HAK_INLINE void hak_row_arm(struct hak_row *row, uint32_t out, uint32_t countdow
     row->bias = (int32_t)(out - countdown);
 }
 
-enum hak_slab_returned { HAK_RETURNED_SINCE = 1 /* it was cut */, HAK_RETURNED_BEFORE = 2 /* and not used until then */ };
-
 enum hak_slab_place {
     HAK_SLAB_NONE,    /* not live */
     HAK_SLAB_CURRENT, /* its heap takes words from it */
@@ -64,7 +62,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
     uint8_t cursor;                       /* the word last taken from */
     uint8_t class_index;                  /* between the owner's bits and the claim's: bit-fields side by side are one memory location */
     uint8_t last_word : 6;                /* under claim: the one whose bits may not all be blocks */
-    uint8_t returned_once : 2;            /* under claim: pages of it went back: enum hak_slab_returned */
+    uint8_t returned_since : 1;           /* under claim: pages of it went back since it was cut */
     uint16_t owner_line, remote_line;     /* where its rows are among the chunk's lines */
     _Atomic(uint8_t) settled;             /* of what strangers gave, what was looked at: in 255ths of all its blocks */
     uint8_t page_shift;                   /* hak_slab_page_shift() of its class */
@@ -246,7 +244,7 @@ HAK_INLINE void hak_slab_turn_claimed(struct hak_slab *slab, const struct hak_ro
 
 /* Of the pages up to the frontier, those that are not resident; of the others perhaps some. */
 HAK_INLINE uint64_t hak_slab_absent_claimed(const struct hak_slab *slab) {
-    return slab->returned & -(uint64_t)(slab->returned_once & HAK_RETURNED_SINCE);
+    return slab->returned & -(uint64_t)slab->returned_since;
 }
 
 /* What hak_slab_take_claimed does where nothing is in the way: the word at the cursor, not the slab's last, has a whole window
