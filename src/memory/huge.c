@@ -87,7 +87,7 @@ static bool heap_is_dense(void) {
 }
 
 /* `used` was read, and neither it nor `dirty` has any of `rest`, the part of the half that is not the caller's. True: it is resident. */
-static HAK_COLD bool half_grow(size_t half, uint64_t used, uint64_t rest) {
+static HAK_NOINLINE bool half_grow(size_t half, uint64_t used, uint64_t rest) {
     struct hak_chunk *chunk = hak_chunk_at(half / 2);
     bool is_slow, is_resident = false;
     if (!hak_cas(&chunk->used, &used, used | rest)) return false; /* all of the half is ours */
