@@ -11,8 +11,9 @@
  * Threads:   the heap's owner; hak_kept_steal() any.
  * Invariant: reserved >= bytes. A span in the list is used in its chunk, has no owner, and is kept under this heap's name.
  *            Is it not when it is wanted, then two threads have freed it at once.
- * Limits:    four of a size, 3 MiB a heap, 64 KiB where heaps are many (heap/birth.c), never over the bound on free memory, and not while memory would be touched for the first
- *            time instead (hak_kept_make_room): a vector that grows frees sizes that it never asks for again.
+ * Limits:    four of a size, 3 MiB a heap, 64 KiB where heaps are many (heap/birth.c), never over the bound on free memory, and not
+ *            while memory would be touched for the first time instead (hak_kept_make_room): a vector that grows frees sizes that
+ *            it never asks for again.
  * Measured:  two threads, 32 to 512 KiB, time as a share of 2 MiB a heap, and peak MiB: 3 MiB 0.83, 33.7; with a quarter less
  *            served, too, 0.71, 34.4; 4 MiB 0.70, 35.6; 8 MiB, eight of a size, 0.54, 43.4.
  * Rejected:  claiming each span by CAS: docs/experiments.md.

@@ -98,7 +98,6 @@ void hak_granule_leave_absent(size_t granule, unsigned absent) {
 }
 
 HAK_COLD void hak_span_leave_unseen(size_t granule, size_t count) {
-    hak_store_relaxed(&hak_purge.unseen, 1);
     while (count > 0) {
         unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
         unsigned part = count < HAK_CHUNK_GRANULES - first ? (unsigned)count : HAK_CHUNK_GRANULES - first;

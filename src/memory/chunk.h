@@ -74,11 +74,12 @@ HAK_INLINE int64_t hak_chunk_resident_bytes(struct hak_chunk *chunk, uint64_t ma
 /* Before its owner gives a granule back as dirty: these of its pages are absent, one at least. */
 void hak_granule_leave_absent(size_t granule, unsigned absent);
 
-/* The same for all of a span of which probably little is resident. */
+/* The same for all of a span of which probably little is resident. Once it is given back hak_purge.unseen is to be set. */
 void hak_span_leave_unseen(size_t granule, size_t count);
 
 /* The caller has taken the granules of `mask` and not written to them: of those that are unseen the kernel is asked which pages are
- * resident, and to forget the others, for they may be swapped out. Gives the bytes that turned out to be absent; they were counted as free memory while the granules were free. */
+ * resident, and to forget the others, for they may be swapped out. Gives the bytes that turned out to be absent; they were counted as
+ * free memory while the granules were free. */
 int64_t hak_chunk_look(size_t number, uint64_t mask);
 
 /* The caller has taken the granules: all of their pages may be resident from now on. */

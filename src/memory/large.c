@@ -148,7 +148,8 @@ void hak_large_clear(struct hak_granule *record, size_t bytes) {
 
 static void span_end(size_t granule, size_t count, bool moved, hak_big_name site) {
     enum hak_span_state state = HAK_SPAN_DIRTY;
-    if (!moved && hak_big_is_sparse(site)) hak_span_leave_unseen(granule, count);
+    bool is_unseen = !moved && hak_big_is_sparse(site);
+    if (is_unseen) hak_span_leave_unseen(granule, count);
     if (moved) { /* a fresh mapping merges with its neighbours again */
         size_t bytes = count << HAK_GRANULE_SHIFT;
         if (hak_os_fresh(hak_granule_address(granule), bytes) == 0) {
@@ -157,6 +158,7 @@ static void span_end(size_t granule, size_t count, bool moved, hak_big_name site
         }
     }
     hak_span_give(granule, count, state);
+    if (is_unseen) hak_store_release(&hak_purge.unseen, 1); /* after it is free: who looks takes what is free only */
 }
 
 bool hak_large_end(struct hak_granule *record) {
