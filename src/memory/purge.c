@@ -194,7 +194,7 @@ static uint64_t unmap_pieces(size_t number, uint64_t mask) {
         hak_and(&hak_chunk_at(number)->mapped, ~piece);
         hak_and(&hak_chunk_at(number)->pieces, (uint16_t)~(1u << first / 4)); /* after `mapped`: region.c */
         hak_add(&hak_region.mapped_bytes, -(uint64_t)(4 * HAK_GRANULE_BYTES));
-        returned_note(4 * HAK_GRANULE_BYTES, false);
+        returned_note((uint64_t)hak_chunk_resident_bytes(hak_chunk_at(number), piece), false);
         done |= piece;
     }
     return done;
