@@ -94,8 +94,7 @@ void hak_check_size(const char *function, const void *block, size_t stated) {
 HAK_NOINLINE void hak_free_sized_slow(void *block, size_t bytes) {
     if (!block) return;
     const struct hak_granule *record = hak_front_middle(block);
-    if (record && bytes - 1 < HAK_SLAB_BLOCK_BYTES_MAX &&
-        hak_row_of(record->words)->block_bytes == hak_classes[hak_class_of(bytes)].block_bytes) {
+    if (record && bytes - 1 < HAK_SLAB_BLOCK_BYTES_MAX && hak_front_has_class(record, bytes)) {
         hak_middle_free(hak_self, block, record, "free_sized");
         return;
     }

@@ -33,8 +33,7 @@ HAK_NOINLINE void hak_delete_slow(void *block) {
 HAK_NOINLINE void hak_delete_sized_slow(void *block, size_t stated) {
     if (!block) return;
     const struct hak_granule *record = hak_front_middle(block);
-    if (record && stated - 1 < HAK_SLAB_BLOCK_BYTES_MAX &&
-        hak_row_of(record->words)->block_bytes == hak_classes[hak_class_of(stated)].block_bytes) {
+    if (record && stated - 1 < HAK_SLAB_BLOCK_BYTES_MAX && hak_front_has_class(record, stated)) {
         hak_middle_free(hak_self, block, record, name);
         return;
     }

@@ -30,6 +30,13 @@ HAK_INLINE struct hak_heap *hak_front_heap(void) {
     return hak_start() ? hak_heap_birth() : NULL;
 }
 
+/* It is in a slab of the size's class, or of that one's pair. */
+HAK_INLINE bool hak_front_has_class(const struct hak_granule *record, size_t bytes) {
+    uint32_t block_bytes = hak_row_of(record->words)->block_bytes;
+    unsigned exact = hak_class_of(bytes);
+    return block_bytes == hak_classes[exact].block_bytes || block_bytes == hak_classes[hak_class_pair(exact)].block_bytes;
+}
+
 /* The record of a block above 1 KiB of the calling thread's own, for hak_middle_free(); NULL: of another kind. */
 HAK_INLINE const struct hak_granule *hak_front_middle(const void *block) {
     if (HAK_UNLIKELY(!hak_region_holds(block))) return NULL;

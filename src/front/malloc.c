@@ -186,7 +186,7 @@ HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
         if (HAK_UNLIKELY(bytes > HAK_SLAB_BLOCK_BYTES_MAX)) return malloc_large(bytes);
         class_index = 1;
         if (HAK_LIKELY(bytes != 0)) {
-            class_index = hak_class_of(bytes);
+            class_index = hak_heap_middle_class(heap, bytes);
             struct hak_middle *middle = hak_middle_of(heap, class_index);
             unsigned count = hak_middle_count(middle);
             if (HAK_LIKELY(count != 0)) {

@@ -155,6 +155,7 @@ static struct hak_heap *heap_new(void) {
     rare_where_many(index + 1);
     struct hak_heap *heap = heap_at(index);
     heap->index = index;
+    if (index < HAK_HEAPS_ALONE) heap->middle_own = HAK_MIDDLE_ALL_OWN;
     return heap;
 }
 
@@ -278,6 +279,7 @@ static void heap_end(struct hak_heap *heap) {
 void hak_heap_death(struct hak_heap *heap) {
     put_all_back(heap);
     for (unsigned c = 1; c <= HAK_SMALL_CLASS_MAX; c++) rare_again(heap, c);
+    hak_visit_forget(heap, true);
     HAK_COUNT(&heap->counters, heap_died, 1);
     heap_end(heap);
 }

@@ -94,12 +94,13 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     int32_t clock_in, clock_step;        /* bytes until chores, a visit being HAK_VISIT_CLOCK; 0: something waits */
     int32_t clock_rest;                  /* what clock_in would be more by, if batches did not wait for the next visit */
     uint32_t batches;                    /* which batches hold something, or more, as bits */
-    uint64_t middle_ms;                  /* when the kept blocks last went back; at first: when the clock was first read */
+    uint64_t middle_own;                 /* bit c: class c above 1 KiB has slabs of its own; else its pair serves it (hak_class_serving) */
     int64_t free_sum;                    /* its part of hak_purge.free_bytes that is not added yet */
     int64_t given_sum;                   /* the same of hak_purge.given_bytes */
     uint64_t opened_bytes;               /* of slabs, that were handed out for the first time since the heap was made */
     hak_atomic_u32 epoch;                /* the process it was last used in, see hak_epoch */
     uint32_t index;                      /* its name in the list of dead heaps - 1 */
+    uint64_t middle_ms;                  /* when the kept blocks last went back; at first: when the clock was first read */
     hak_slab_name pending;               /* slabs whose events met a claim */
     struct hak_watch *watch;             /* watch/sampler.c's, NULL until this heap was sampled */
     uint32_t follows;                    /* hak_hooks.generation under which the numbers named `ahead` were set */
@@ -147,6 +148,16 @@ HAK_INLINE void hak_heap_chores_call(struct hak_heap *heap) { heap->clock_in = h
 
 HAK_INLINE bool hak_heap_is_none(const struct hak_heap *heap) { return heap->index == HAK_HEAP_NOBODY; } /* either of them */
 HAK_INLINE bool hak_heap_is_gone(const struct hak_heap *heap) { return heap == &hak_heap_gone; }
+
+/* What is free of each class adds up by the heap, what a larger block wastes by the block: the first two heaps have all classes. */
+enum { HAK_HEAPS_ALONE = 2 };
+#define HAK_MIDDLE_ALL_OWN UINT64_MAX
+
+/* The class of a size above 1 KiB, or its pair. */
+HAK_INLINE unsigned hak_heap_middle_class(const struct hak_heap *heap, size_t bytes) {
+    HAK_STATIC((int)HAK_MIDDLE_CLASSES <= 64);
+    return hak_class_serving(hak_class_of(bytes), heap->middle_own);
+}
 
 /* --- classes and pools: shelf_index below is a class's, or hak_pool_of() a small class --- */
 
@@ -259,6 +270,9 @@ HAK_INLINE void *hak_middle_take(struct hak_heap *heap, struct hak_middle *middl
 }
 /* The block that was just taken is kept again: somebody had another for the program. */
 void hak_middle_take_back(struct hak_heap *heap, unsigned class_index, void *block);
+
+/* Every purge_delay_ms, and at its thread's end. */
+void hak_visit_forget(struct hak_heap *heap, bool is_end);
 
 /* The countdown of a slab of this heap has ended. */
 void hak_event(struct hak_heap *heap, struct hak_slab *slab);

@@ -100,6 +100,7 @@ static HAK_NOINLINE void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
         hak_store_relaxed(&heap->kept_ms, now);
         hak_kept_flush(heap);
         hak_middle_flush(heap);
+        hak_visit_forget(heap, false);
     }
     int64_t least_ms = hak_load_relaxed(&owed) ? 1 : STEP_MS;
     if ((int64_t)(now - last) < least_ms || !hak_cas(&last_ms, &last, now)) return; /* another thread's `last` may be later */

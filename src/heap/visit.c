@@ -156,8 +156,10 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
     HAK_COUNT(&heap->counters, visit_new_slab, 1);
     struct hak_shelf *shelf = hak_shelf_of(heap, index);
     shelf->current = hak_slab_row(slab);
-    /* its pages are resident, and the class has filled a slab before: no first touch to save up, unless pages are counted */
-    bool is_few = hak_load_relaxed(&hak_rare_blocks) == HAK_RARE_BLOCKS;
+    /* its pages are resident, and the class has filled a slab before: no first touch to save up, unless
+     * pages are counted: for classes that it serves, too */
+    bool is_few = hak_load_relaxed(&hak_rare_blocks) == HAK_RARE_BLOCKS &&
+                  (heap->middle_own == HAK_MIDDLE_ALL_OWN || !hak_class_is_pair(index));
     if (slab->returned == 0 && is_few && shelf->handed > hak_slab_class(slab)->capacity) slab->frontier = UINT16_MAX;
     bool claimed;
     void *block = take(heap, hak_slab_row(slab), &claimed);
@@ -180,8 +182,9 @@ static HAK_COLD void *visit_middle(size_t bytes, struct hak_heap *heap, unsigned
     return on_kept ? on_kept(bytes, heap, index, block) : block;
 }
 
-/* A class earns its slab by asking often, or by pages that coarser classes opened for it: two numbers in one. */
-enum { RARE_PAGES = 16, RARE_PAGE = 1 << 24 };
+/* A class earns its slab by asking often, or by pages that coarser classes opened for it: two numbers in one. Above 4 KiB
+ * every second class is served by the next until that has opened so many blocks for it. */
+enum { RARE_PAGES = 16, RARE_BLOCKS = 32, RARE_PAGE = 1 << 24 };
 
 static int32_t rare_asks(const struct hak_shelf *shelf) { return (int32_t)((uint32_t)shelf->rare << 8) >> 8; }
 
@@ -196,13 +199,37 @@ static unsigned exact_of(size_t bytes, unsigned index) {
     return index < HAK_CLASS_COUNT ? exact : hak_pool_of(exact);
 }
 
+static bool has_pair(unsigned exact) { return hak_class_is_middle(exact) && hak_class_pair(exact) != exact; }
+
+static void class_grew(struct hak_heap *heap, unsigned exact) {
+    hak_shelf_of(heap, exact)->rare = HAK_RARE_GREW;
+    if (has_pair(exact)) heap->middle_own |= UINT64_C(1) << (exact - HAK_SMALL_CLASS_MAX - 1);
+}
+
 /* A page was opened in shelf `index` for a block of so many bytes, or none. */
 static void rare_grew(struct hak_heap *heap, size_t bytes, unsigned index, uint64_t opened) {
     if (heap->opened_bytes == opened) return;
-    struct hak_shelf *shelf = hak_shelf_of(heap, exact_of(bytes, index));
+    unsigned exact = exact_of(bytes, index);
+    struct hak_shelf *shelf = hak_shelf_of(heap, exact);
     if (shelf->rare >= HAK_RARE_OFTEN) return;
     shelf->rare += RARE_PAGE;
-    if (shelf->rare >= RARE_PAGES * RARE_PAGE - RARE_PAGE / 2) shelf->rare = HAK_RARE_GREW;
+    if (shelf->rare >= (has_pair(exact) ? RARE_BLOCKS : RARE_PAGES) * RARE_PAGE - RARE_PAGE / 2) class_grew(heap, exact);
+}
+
+/* What a class opens slowly earns it nothing. At its thread's end a class above 4 KiB that has nothing to hand out is served by its pair again. */
+void hak_visit_forget(struct hak_heap *heap, bool is_end) {
+    if (heap->middle_own == HAK_MIDDLE_ALL_OWN) return;
+    for (unsigned c = HAK_SMALL_CLASS_MAX + 1; c < HAK_CLASS_COUNT; c++) {
+        struct hak_shelf *shelf = &heap->shelf[c];
+        uint64_t own = UINT64_C(1) << (c - HAK_SMALL_CLASS_MAX - 1);
+        if (heap->middle_own & own) {
+            if (!is_end || shelf->current || shelf->partial) continue; /* while it runs, all its slabs may be full */
+            heap->middle_own &= ~own;
+            shelf->rare = 0;
+        } else if (shelf->rare >= RARE_PAGE && shelf->rare < HAK_RARE_OFTEN) {
+            shelf->rare -= RARE_PAGE;
+        }
+    }
 }
 
 /* The class is rare in this heap so far: a block of the coarser one, or at last a slab of its own. */
@@ -254,7 +281,7 @@ static HAK_COLD void *take_short(size_t bytes, struct hak_heap *heap, unsigned *
     unsigned exact = exact_of(bytes, *index);
     void *block = NULL;
     if (exact != *index) {
-        hak_shelf_of(heap, exact)->rare = HAK_RARE_GREW;
+        class_grew(heap, exact);
         *index = exact;
         block = take_further(heap, exact, turn);
     }

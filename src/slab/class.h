@@ -1,4 +1,4 @@
-/* class.h - the size classes: 16 bytes apart to 1 KiB, then eight to a doubling up to 32 KiB.
+/* class.h - the size classes: 16 bytes apart to 1 KiB, then eight to a doubling up to 32 KiB, of which a heap may use every second.
  *
  * Class c up to 64 is 16 * c bytes, so that a rounded size is its own bin's offset and multiplier (front/fast.h);
  * class 0 has no blocks and its bin is always empty. A small class may be split by lifetime (heap/pool.h): the slabs of its
@@ -64,6 +64,20 @@ HAK_INLINE unsigned hak_class_of(size_t bytes) {
     if (bytes <= HAK_SMALL_BYTES_MAX) return (unsigned)((bytes + 15) >> 4);
     unsigned exponent = (unsigned)__builtin_clzll(bytes - 1) ^ 63; /* 10 to 14; gcc knows no 63 - bsr ^ 63 */
     return HAK_SMALL_CLASS_MAX + 1 + 8 * (exponent - 10) + (unsigned)((bytes - 1) >> (exponent - 3)) - 8;
+}
+
+/* Above 4 KiB, the one that serves the class in a heap that holds little of it: four to a doubling. The others are their own, as are those
+ * of `own`, bits from the first class above 1 KiB on. No branch: sizes come in any order. */
+HAK_INLINE unsigned hak_class_serving(unsigned middle_class, uint64_t own) {
+    enum { FIRST = HAK_SMALL_CLASS_MAX + 1, TO_4_KIB = 0xffff };
+    unsigned middle = middle_class - FIRST;
+    return FIRST + (middle | (unsigned)(~(own | TO_4_KIB) >> middle & 1));
+}
+HAK_INLINE unsigned hak_class_pair(unsigned class_index) {
+    return class_index > HAK_SMALL_CLASS_MAX ? hak_class_serving(class_index, 0) : class_index;
+}
+HAK_INLINE bool hak_class_is_pair(unsigned shelf_index) { /* of another one */
+    return hak_class_is_middle(shelf_index) && hak_class_pair(shelf_index - 1) == shelf_index;
 }
 
 #endif

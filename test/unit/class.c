@@ -89,6 +89,8 @@ static void a_size_rounded_to_an_alignment_has_an_aligned_class(void **state) {
             const struct hak_class *class = &hak_classes[hak_class_of(bytes)];
             REQUIRE(class->block_bytes >= bytes && class->block_bytes % align == 0);
             REQUIRE(hak_classes[class->coarse].block_bytes % align == 0);
+            const struct hak_class *pair = &hak_classes[hak_class_pair(hak_class_of(bytes))];
+            REQUIRE(pair->block_bytes % align == 0 && pair->block_bytes >= class->block_bytes && pair->coarse == class->coarse);
         }
     }
 }

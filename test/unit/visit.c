@@ -104,9 +104,9 @@ static void where_heaps_are_many_a_class_that_asks_often_has_a_slab_for_a_while(
 /* Much of it is held: the coarser blocks would cost more than pages of its own. */
 static void where_heaps_are_many_a_class_that_grows_has_its_slab_for_good(void **state) {
     (void)state;
-    enum { OFTEN = 1 << 20, PAGES = 20 };
+    enum { OFTEN = 1 << 20 };
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c += 3) {
-        unsigned coarse = hak_classes[c].coarse, count = 0;
+        unsigned coarse = hak_classes[c].coarse, count = 0, pages = hak_class_is_middle(c) ? 36 : 20;
         if (coarse == c) continue;
         hak_store_relaxed(&hak_rare_blocks, OFTEN);
         struct hak_heap *heap = heap_make();
@@ -114,12 +114,52 @@ static void where_heaps_are_many_a_class_that_grows_has_its_slab_for_good(void *
         unsigned a_page = hak_classes[coarse].block_bytes < 4096 ? 4096 / hak_classes[coarse].block_bytes : 1;
         unsigned at_once = hak_load_relaxed(&hak_shares[coarse].few);
         while (slab_of(blocks[count++] = block_take(heap, c))->class_index == coarse)
-            assert_true(count <= PAGES * (a_page > at_once ? a_page : at_once));
+            assert_true(count <= pages * (a_page > at_once ? a_page : at_once));
         for (unsigned i = 0; i < 1000; i++) assert_int_equal(slab_of(blocks[count++] = block_take(heap, c))->class_index, c);
         while (count > 0) block_give(heap, blocks[--count]);
         heap_end(heap);
     }
     hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
+}
+
+/* Four to a doubling hold less in pages that nobody uses, where there is little of each; eight where there is much. */
+static void above_4_kib_every_second_class_is_served_by_the_next_until_it_grows(void **state) {
+    (void)state;
+    for (unsigned c = HAK_SMALL_CLASS_MAX + 1; c < HAK_CLASS_COUNT; c++) {
+        struct hak_heap *heap = heap_make();
+        unsigned bytes = hak_classes[c].block_bytes, pair = hak_class_pair(c), count = 0;
+        heap->shelf[c].rare = heap->shelf[pair].rare = 0;
+        heap->middle_own = 0;
+        assert_int_equal(pair, bytes > 4096 && (c - HAK_SMALL_CLASS_MAX) % 2 ? c + 1 : c);
+        if (pair == c) {
+            assert_int_equal(hak_heap_middle_class(heap, bytes), c);
+            heap_end(heap);
+            continue;
+        }
+        unsigned most = 33 * hak_load_relaxed(&hak_shares[pair].few) + (64 << 10) / bytes + 1;
+        for (; count < most; count++) {
+            unsigned serves = hak_heap_middle_class(heap, bytes);
+            void *block = heap->bin[serves].word ? block_take(heap, serves) : hak_visit(bytes, heap, serves);
+            assert_int_equal(slab_of(block)->class_index, serves);
+            if (count < 32) assert_int_equal(serves, pair);
+            if (serves != pair) assert_int_equal(serves, c);
+            blocks[count] = block;
+        }
+        assert_int_equal(hak_heap_middle_class(heap, bytes), c);
+        blocks[count++] = block_take(heap, c);
+        hak_visit_forget(heap, true);
+        assert_int_equal(hak_heap_middle_class(heap, bytes), c); /* it has a slab in use */
+        while (count > 0) block_give(heap, blocks[--count]);
+        hak_bin_put_back(heap, c);
+        hak_visit_forget(heap, false);
+        assert_int_equal(hak_heap_middle_class(heap, bytes), c); /* its slabs might all be full */
+        hak_visit_forget(heap, true);
+        assert_int_equal(hak_heap_middle_class(heap, bytes), pair);
+        for (unsigned i = 0; i < 3; i++) heap->shelf[c].rare += 1 << 24; /* slowly */
+        for (unsigned i = 0; i < 4; i++) hak_visit_forget(heap, false);
+        assert_in_range(heap->shelf[c].rare, 0, (1 << 24) - 1);
+        heap_end(heap);
+    }
 }
 
 /* Somebody else's growth is not the class's: it had its slab for good after 16 asks. */
@@ -375,6 +415,7 @@ int main(void) {
         cmocka_unit_test(a_rare_class_is_served_by_a_coarser_one_until_it_earns_a_slab),
         cmocka_unit_test(where_heaps_are_many_a_class_that_asks_often_has_a_slab_for_a_while),
         cmocka_unit_test(where_heaps_are_many_a_class_that_grows_has_its_slab_for_good),
+        cmocka_unit_test(above_4_kib_every_second_class_is_served_by_the_next_until_it_grows),
         cmocka_unit_test(what_others_open_earns_no_slab),
         cmocka_unit_test(a_rare_class_ends_a_run_of_frees),
         cmocka_unit_test(own_blocks_serve_where_there_is_no_coarser_slab),
