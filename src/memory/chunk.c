@@ -350,11 +350,15 @@ size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules) {
     return granule;
 }
 
-size_t hak_span_take_dense(size_t count, size_t *dirty_granules) {
-    size_t granule = span_take(count, 1, dirty_granules);
-    if (granule == HAK_NO_GRANULE || *dirty_granules == count) return granule;
+size_t hak_span_take_dense(size_t count) {
+    size_t dirty_granules, granule = span_take(count, 1, &dirty_granules);
+    if (granule == HAK_NO_GRANULE || dirty_granules == count) return granule;
+    struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
     uint64_t mask = hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES), (unsigned)count);
-    *dirty_granules += hak_word_count(hak_huge_grow(granule / HAK_CHUNK_GRANULES, mask));
+    uint64_t huge = hak_huge_grow(granule / HAK_CHUNK_GRANULES, mask);
+    if (HAK_LIKELY(!huge)) return granule;
+    hak_or(&chunk->blank, huge); /* also for who gives them back as they were */
+    hak_or(&chunk->dirty, huge);
     return granule;
 }
 

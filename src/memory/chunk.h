@@ -102,8 +102,9 @@ size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules);
 bool hak_span_next_is_clean(size_t count);
 
 /* The same for a slab: up to 64 granules, possibly in huge pages. Its pages are used one by one, and who does that says which of
- * them are touched again (hak_chunk_take_gone), and takes over which are absent (hak_chunk_forget_absent). */
-size_t hak_span_take_dense(size_t count, size_t *dirty_granules);
+ * them are touched again (hak_chunk_take_gone), and takes over which are absent (hak_chunk_forget_absent). What of it became
+ * resident by a huge page is dirty and blank. */
+size_t hak_span_take_dense(size_t count);
 
 /* Of the caller's granule `at` these pages went back. Take: of these pages those that did, and forgets that. */
 void hak_chunk_note_gone(struct hak_chunk *chunk, unsigned at, unsigned pages);

@@ -37,9 +37,9 @@ static uint64_t pages_gathered(uint64_t pages, unsigned each) {
     return gathered;
 }
 
-/* The pages that are not resident: of granules that are not dirty all, of others those that the last slab there left so. `dirty_count`
- * has the granules in a huge page, too. The slab's header says it from now on. */
-static uint64_t pages_absent_take(size_t granule, const struct hak_class *class, size_t dirty_count) {
+/* The pages that are not resident: of granules that are not dirty all, of others those that the last slab there left so. The slab's
+ * header says it from now on. */
+static uint64_t pages_absent_take(size_t granule, const struct hak_class *class) {
     struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
     unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES), shift = hak_slab_page_shift(class), each = 1u << (HAK_GRANULE_SHIFT - shift);
     uint64_t mask = hak_word_mask(first, class->granules), dirty = hak_load_relaxed(&chunk->dirty) & mask;
@@ -52,7 +52,6 @@ static uint64_t pages_absent_take(size_t granule, const struct hak_class *class,
         pages &= ~((hak_word_mask(0, each) & ~absent) << (at - first) * each);
     }
     hak_chunk_forget_absent(chunk, mask);
-    if (hak_word_count(dirty) != dirty_count) pages = 0;
     for (uint64_t left = hak_load_relaxed(&chunk->ever) & mask; left; left &= left - 1) { /* what is there now is not touched again */
         unsigned at = hak_word_first(left);
         uint64_t here = pages >> (at - first) * each & hak_word_mask(0, each);
@@ -62,7 +61,7 @@ static uint64_t pages_absent_take(size_t granule, const struct hak_class *class,
 }
 
 /* Claims the header at `granule` and makes it a slab, unless mail for an earlier life of it is still under way. */
-static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_index, size_t dirty_count) {
+static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_index) {
     size_t number = granule / HAK_CHUNK_GRANULES;
     struct hak_slab *slab = hak_slab_at(granule);
     const struct hak_class *class = &hak_classes[class_index];
@@ -83,7 +82,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->page_shift = (uint8_t)hak_slab_page_shift(class);
     slab->next = slab->prev = 0;
     slab->returned_since = 0;
-    slab->returned = pages_absent_take(granule, class, dirty_count);
+    slab->returned = pages_absent_take(granule, class);
     hak_absent_note((int64_t)hak_word_count(slab->returned) << hak_slab_page_shift(class));
     slab->cold = 0;
     slab->frontier = 0;
@@ -114,10 +113,9 @@ struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index) {
     unsigned tries = 0;
     struct hak_slab *slab = NULL;
     while (tries < TRIES && !slab) {
-        size_t dirty_count;
-        size_t granule = hak_span_take_dense(count, &dirty_count);
+        size_t granule = hak_span_take_dense(count);
         if (granule == HAK_NO_GRANULE) break;
-        if (slab_make(granule, heap, class_index, dirty_count)) slab = hak_slab_at(granule);
+        if (slab_make(granule, heap, class_index)) slab = hak_slab_at(granule);
         else refused[tries++] = granule;
     }
     while (tries > 0) hak_span_give(refused[--tries], count, HAK_SPAN_AS_IT_WAS);

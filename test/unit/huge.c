@@ -48,7 +48,7 @@ static size_t resident_pages(size_t granule, size_t count) {
 static size_t grow_until_huge(void) {
     hak_store_relaxed(&hak_purge.returned_ms, 0);
     for (taken_count = 0; taken_count < MOST;) {
-        size_t dirty, granule = hak_span_take_dense(SPAN, &dirty);
+        size_t granule = hak_span_take_dense(SPAN);
         REQUIRE(granule != HAK_NO_GRANULE);
         taken[taken_count++] = granule;
         if (is_huge(granule)) return granule;
@@ -65,10 +65,9 @@ static void small_heaps_have_no_huge_pages(void **state) {
     (void)state;
     hak_options.huge_from_mb = 16;
     for (taken_count = 0; taken_count < 8;) {
-        size_t dirty;
-        taken[taken_count++] = hak_span_take_dense(SPAN, &dirty);
+        taken[taken_count++] = hak_span_take_dense(SPAN);
         assert_false(is_huge(taken[taken_count - 1]));
-        assert_int_equal(dirty, 0);
+        assert_int_equal(resident_pages(taken[taken_count - 1], SPAN), 0);
     }
     give_all();
 }
@@ -78,8 +77,7 @@ static void heaps_of_absent_pages_have_none(void **state) {
     hak_options.huge_from_mb = 1;
     hak_absent_note(64 * MIB);
     for (taken_count = 0; taken_count < 64;) {
-        size_t dirty;
-        taken[taken_count++] = hak_span_take_dense(SPAN, &dirty);
+        taken[taken_count++] = hak_span_take_dense(SPAN);
         assert_false(is_huge(taken[taken_count - 1]));
     }
     hak_absent_note(-64 * MIB);
@@ -91,8 +89,7 @@ static void heaps_that_just_returned_pages_have_none(void **state) {
     hak_options.huge_from_mb = 1;
     hak_store_relaxed(&hak_purge.returned_ms, hak_os_clock_ms());
     for (taken_count = 0; taken_count < 64;) {
-        size_t dirty;
-        taken[taken_count++] = hak_span_take_dense(SPAN, &dirty);
+        taken[taken_count++] = hak_span_take_dense(SPAN);
         assert_false(is_huge(taken[taken_count - 1]));
     }
     give_all();
@@ -162,6 +159,56 @@ static void calloc_of_blank_granules_knows_it(void **state) {
     give_all();
 }
 
+/* A slab is refused a place where mail for an earlier life of it is under way. What a huge page made resident there meanwhile is free
+ * memory, and goes back. */
+static void a_huge_place_that_is_refused_is_free_memory(void **state) {
+    (void)state;
+    hak_options.huge_from_mb = 1;
+    int64_t before = free_now();
+    size_t granule = grow_until_huge();
+    if (granule == HAK_NO_GRANULE) skip();
+    hak_span_give(granule, SPAN, HAK_SPAN_AS_IT_WAS);
+    taken_count--;
+    assert_int_equal(free_now() - before, HALF * HAK_GRANULE_BYTES);
+    size_t dirty;
+    assert_int_equal(hak_span_take(SPAN, SPAN, &dirty), granule);
+    assert_int_equal(dirty, SPAN);
+    assert_true(hak_span_is_blank(granule, SPAN));
+    hak_span_give(granule, SPAN, HAK_SPAN_AS_IT_WAS);
+    hak_purge_spans(0);
+    assert_int_equal(resident_pages(granule / HALF * HALF, HALF), 0);
+    give_all();
+}
+
+/* A slab that lies across two halves, of which the upper one becomes huge: the lower part is as absent as before. */
+static void only_the_half_that_is_huge_is_resident(void **state) {
+    (void)state;
+    enum { LOW = 24, REST = 64 - LOW - SPAN, CHUNKS = 64 };
+    size_t low[CHUNKS], across[CHUNKS], rest[CHUNKS], dirty;
+    unsigned count = 0;
+    bool is_there = false;
+    hak_options.huge_from_mb = 1;
+    hak_store_relaxed(&hak_purge.returned_ms, 0);
+    for (; count < CHUNKS && !is_there; count++) {
+        low[count] = hak_span_take(LOW, 64, &dirty);
+        across[count] = hak_span_take_dense(SPAN);
+        REQUIRE(across[count] == low[count] + LOW);
+        is_there = is_huge(low[count] + HALF);
+        uint64_t now = hak_load_relaxed(&chunk_of(low[count])->dirty) >> LOW & hak_word_mask(0, SPAN);
+        REQUIRE(now == (is_there ? hak_word_mask(HALF - LOW, LOW + SPAN - HALF) : 0));
+        REQUIRE(resident_pages(across[count], SPAN) == hak_word_count(now) * 16);
+        rest[count] = hak_span_take(REST, 1, &dirty);
+    }
+    while (count-- > 0) {
+        hak_span_give(low[count], LOW, HAK_SPAN_AS_IT_WAS);
+        hak_span_give(across[count], SPAN, HAK_SPAN_AS_IT_WAS);
+        hak_span_give(rest[count], REST, HAK_SPAN_AS_IT_WAS);
+    }
+    hak_purge_spans(0);
+    assert_int_equal(free_now(), 0);
+    if (!is_there) skip();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_heaps_have_no_huge_pages),
@@ -170,6 +217,8 @@ int main(void) {
         cmocka_unit_test(a_refused_half_stays_as_it_was),
         cmocka_unit_test(the_rest_of_a_huge_half_is_free_resident_and_blank),
         cmocka_unit_test(calloc_of_blank_granules_knows_it),
+        cmocka_unit_test(a_huge_place_that_is_refused_is_free_memory),
+        cmocka_unit_test(only_the_half_that_is_huge_is_resident),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }
