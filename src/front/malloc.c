@@ -95,6 +95,7 @@ void *hak_front_short(struct hak_heap *heap, unsigned class_index) {
     if (!heap->is_short) {
         heap->is_short = 1;
         hak_heap_collect(heap);
+        hak_event_relist(heap);
         block = hak_bin_of(heap, class_index)->word ? NULL : hak_visit_any(hak_classes[class_index].block_bytes, heap, class_index);
         heap->is_short = 0;
         return block ? block : out_of_memory();

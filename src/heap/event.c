@@ -200,3 +200,15 @@ void hak_event(struct hak_heap *heap, struct hak_slab *slab) {
         else hak_row_arm(row, out, out > half ? out - half : out);
     }
 }
+
+HAK_COLD void hak_event_relist(struct hak_heap *heap) {
+    size_t top = hak_load_acquire(&hak_chunk_top);
+    for (size_t number = 0; number < top; number++) {
+        for (uint64_t live = hak_chunk_slabs(number); live; live &= live - 1) {
+            struct hak_slab *slab = hak_slab_at(number * HAK_CHUNK_GRANULES + hak_word_first(live));
+            /* another's may end meanwhile, ours may not */
+            if (hak_load_relaxed(&slab->owner) != heap || slab->place != HAK_SLAB_FULL || slab->pending) continue;
+            if (hak_row_out(hak_slab_row(slab)) < hak_slab_class(slab)->capacity) hak_event(heap, slab);
+        }
+    }
+}

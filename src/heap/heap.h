@@ -281,6 +281,8 @@ void hak_event_pending(struct hak_heap *heap);
 void hak_event_finish(struct hak_heap *heap, struct hak_slab *slab);
 /* Where the next span of `count` granules would be of memory that is not resident: a slab in use of which nothing is held ends, if there is one. */
 void hak_event_make_room(struct hak_heap *heap, size_t count);
+/* Memory is short: full slabs of which anything is free are in their lists again, though less than their share is. */
+void hak_event_relist(struct hak_heap *heap);
 
 /* Gives a class's word back to its slab, and lets the slab go to the list it belongs to. */
 void hak_bin_put_back(struct hak_heap *heap, unsigned shelf_index);

@@ -130,21 +130,26 @@ static void *take_from_partial(struct hak_heap *heap, unsigned index) {
     return NULL;
 }
 
-static void *take_from_dead(struct hak_heap *heap, unsigned index) {
-    struct hak_heap *dead = hak_heap_dead_take();
-    if (!dead) return NULL;
-    void *block = NULL;
+static void *take_from(struct hak_heap *dead, struct hak_heap *heap, unsigned index) {
     hak_mail_take(dead);
     struct hak_slab *slab = index < hak_shelf_end(dead) ? hak_slab_named(hak_shelf_of(dead, index)->partial) : NULL;
-    if (slab && hak_slab_claim(slab)) {
-        hak_list_remove(dead, slab);
-        hak_slab_give_claimed(slab, heap);
-        hak_slab_unclaim(slab);
-        hak_list_push(heap, slab);
-        block = take_from_partial(heap, index);
-        if (block) HAK_COUNT(&heap->counters, visit_dead, 1);
-    }
-    hak_heap_dead_give(dead);
+    if (!slab || !hak_slab_claim(slab)) return NULL;
+    hak_list_remove(dead, slab);
+    hak_slab_give_claimed(slab, heap);
+    hak_slab_unclaim(slab);
+    hak_list_push(heap, slab);
+    return take_from_partial(heap, index);
+}
+
+/* One is asked; where memory is short all are. */
+static HAK_NOINLINE void *take_from_dead(struct hak_heap *heap, unsigned index) {
+    enum { AT_ONCE = 64 };
+    struct hak_heap *dead[AT_ONCE];
+    unsigned count = 0, most = heap->is_short ? AT_ONCE : 1;
+    void *block = NULL;
+    while (count < most && !block && (dead[count] = hak_heap_dead_take()) != NULL) block = take_from(dead[count++], heap, index);
+    if (block) HAK_COUNT(&heap->counters, visit_dead, 1);
+    while (count > 0) hak_heap_dead_give(dead[--count]);
     return block;
 }
 
@@ -202,8 +207,9 @@ static unsigned exact_of(size_t bytes, unsigned index) {
 static bool has_pair(unsigned exact) { return hak_class_is_middle(exact) && hak_class_pair(exact) != exact; }
 
 static void class_grew(struct hak_heap *heap, unsigned exact) {
-    hak_shelf_of(heap, exact)->rare = HAK_RARE_GREW;
     if (has_pair(exact)) heap->middle_own |= UINT64_C(1) << (exact - HAK_SMALL_CLASS_MAX - 1);
+    /* release: a forked child finds the bit with it; the bit alone is healed by a visit */
+    __atomic_store_n(&hak_shelf_of(heap, exact)->rare, HAK_RARE_GREW, __ATOMIC_RELEASE);
 }
 
 /* A page was opened in shelf `index` for a block of so many bytes, or none. */
@@ -224,8 +230,8 @@ void hak_visit_forget(struct hak_heap *heap, bool is_end) {
         uint64_t own = UINT64_C(1) << (c - HAK_SMALL_CLASS_MAX - 1);
         if (heap->middle_own & own) {
             if (!is_end || shelf->current || shelf->partial) continue; /* while it runs, all its slabs may be full */
-            heap->middle_own &= ~own;
             shelf->rare = 0;
+            __atomic_store_n(&heap->middle_own, heap->middle_own & ~own, __ATOMIC_RELEASE); /* second, as in class_grew() */
         } else if (shelf->rare >= RARE_PAGE && shelf->rare < HAK_RARE_OFTEN) {
             shelf->rare -= RARE_PAGE;
         }
@@ -276,7 +282,8 @@ static void *take_further(struct hak_heap *heap, unsigned index, enum hak_turn *
     return block;
 }
 
-/* No more memory. Of a class that another one serves there may be free blocks in slabs of its own, or room for a smaller slab. */
+/* No more memory. Of a class that another one serves there may be free blocks in slabs of its own, or room for a smaller slab; of one that
+ * has become its own, free blocks where its pair served it. */
 static HAK_COLD void *take_short(size_t bytes, struct hak_heap *heap, unsigned *index, enum hak_turn *turn) {
     unsigned exact = exact_of(bytes, *index);
     void *block = NULL;
@@ -284,6 +291,17 @@ static HAK_COLD void *take_short(size_t bytes, struct hak_heap *heap, unsigned *
         class_grew(heap, exact);
         *index = exact;
         block = take_further(heap, exact, turn);
+    } else if (has_pair(exact)) {
+        unsigned pair = hak_class_pair(exact);
+        struct hak_bin *bin = hak_bin_of(heap, pair);
+        uint64_t word = bin->word;
+        if (word != 0) {
+            bin->word = word & (word - 1);
+            return bin->base + hak_word_first(word) * (size_t)hak_classes[pair].block_bytes;
+        }
+        hak_middle_flush(heap);
+        block = take_further(heap, pair, turn);
+        if (block) *index = pair;
     }
     return block ? block : hak_heap_on_shortage(heap, exact);
 }
