@@ -154,10 +154,13 @@ static HAK_NOINLINE void *take_from_dead(struct hak_heap *heap, unsigned index) 
 }
 
 static void *take_from_new(struct hak_heap *heap, unsigned index) {
-    hak_kept_make_room(heap, hak_classes[index].granules);
-    if (HAK_UNLIKELY(heap->may_make_room)) hak_event_make_room(heap, hak_classes[index].granules);
-    struct hak_slab *slab = hak_slab_cut(heap, index);
-    if (!slab) return NULL;
+    struct hak_slab *slab = hak_slab_cut_again(heap, index);
+    if (!slab) {
+        hak_kept_make_room(heap, hak_classes[index].granules);
+        if (HAK_UNLIKELY(heap->may_make_room)) hak_event_make_room(heap, hak_classes[index].granules);
+        slab = hak_slab_cut(heap, index);
+        if (!slab) return NULL;
+    }
     HAK_COUNT(&heap->counters, visit_new_slab, 1);
     struct hak_shelf *shelf = hak_shelf_of(heap, index);
     shelf->current = hak_slab_row(slab);

@@ -362,6 +362,18 @@ size_t hak_span_take_dense(size_t count) {
     return granule;
 }
 
+bool hak_span_take_again(size_t granule, size_t count) {
+    struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
+    unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
+    uint64_t mask = hak_word_mask(first, (unsigned)count), used = hak_load_relaxed(&chunk->used);
+    if (hak_region.is_limited) return false; /* it may be unmapped */
+    do {
+        if (used & mask || !(hak_load_relaxed(&chunk->dirty) >> first & 1)) return false;
+    } while (!hak_cas_weak(&chunk->used, &used, used | mask)); /* acquire: as in take_in_chunk() */
+    note_take(chunk, mask);
+    return true;
+}
+
 bool hak_span_is_blank(size_t granule, size_t count) {
     while (count > 0) {
         unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);

@@ -106,6 +106,10 @@ bool hak_span_next_is_clean(size_t count);
  * resident by a huge page is dirty and blank. */
 size_t hak_span_take_dense(size_t count);
 
+/* Takes just these granules, of one chunk, for a slab: where one of its class ended lately. Not if anybody has some of them, or if the first
+ * is not resident. */
+bool hak_span_take_again(size_t granule, size_t count);
+
 /* Of the caller's granule `at` these pages went back. Take: of these pages those that did, and forgets that. */
 void hak_chunk_note_gone(struct hak_chunk *chunk, unsigned at, unsigned pages);
 unsigned hak_chunk_take_gone(struct hak_chunk *chunk, unsigned at, unsigned pages);

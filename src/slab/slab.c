@@ -106,6 +106,32 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     return true;
 }
 
+/* Where slabs of a class ended, by granule + 1, the last ones behind; a line each. A new one there finds the pages that it will use resident,
+ * and no others: what another class leaves behind it would neither use nor be counted as having. Hints: who comes late finds the place taken. */
+enum { PLACES = HAK_LINE / sizeof(uint32_t) };
+static HAK_ALIGNED(HAK_LINE) hak_atomic_u32 ended[HAK_CLASS_COUNT][PLACES];
+
+static void ended_note(unsigned class_index, size_t granule) {
+    hak_atomic_u32 *place = ended[hak_class_plain(class_index)];
+    unsigned i = 0;
+    while (i < PLACES && hak_load_relaxed(&place[i])) i++;
+    if (i == PLACES) i = (unsigned)(granule / hak_classes[class_index].granules) % PLACES;
+    hak_store_relaxed(&place[i], (uint32_t)granule + 1);
+}
+
+struct hak_slab *hak_slab_cut_again(struct hak_heap *heap, unsigned class_index) {
+    hak_atomic_u32 *place = ended[hak_class_plain(class_index)];
+    size_t count = hak_classes[class_index].granules;
+    for (unsigned i = PLACES; i-- > 0;) {
+        if (!hak_load_relaxed(&place[i])) continue;
+        size_t granule = (size_t)hak_exchange(&place[i], 0) - 1;
+        if (granule == SIZE_MAX || !hak_span_take_again(granule, count)) continue;
+        if (slab_make(granule, heap, class_index)) return hak_slab_at(granule);
+        hak_span_give(granule, count, HAK_SPAN_AS_IT_WAS);
+    }
+    return NULL;
+}
+
 struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index) {
     enum { TRIES = 64 }; /* in a forked child many in a row may have mail under way, from and to threads that vanished */
     size_t count = hak_classes[class_index].granules;
@@ -173,8 +199,10 @@ void hak_slab_release_claimed(struct hak_slab *slab, int64_t *sum) {
     slab->place = HAK_SLAB_NONE;
     uint64_t returned = slab->returned;
     hak_absent_note(-((int64_t)hak_word_count(returned) << hak_slab_page_shift(class)));
+    unsigned index = slab->class_index;
     hak_slab_unclaim(slab);
     span_give(granule, class, returned);
+    if (!(returned & 1)) ended_note(index, granule);
 }
 
 void hak_slab_records_own(struct hak_slab *slab, struct hak_heap *heap) {

@@ -234,6 +234,40 @@ static void what_a_sparse_block_left_alone_is_absent_for_the_next(void **state) 
     assert_int_equal(absent_now(), absent_before);
 }
 
+/* Two classes take turns with two slabs each: every one of them comes back where its class was, with the pages that it had opened. */
+static void a_slab_comes_where_one_of_its_class_ended(void **state) {
+    (void)state;
+    enum { A = 40, B = HAK_SMALL_CLASS_MAX }; /* both of four granules */
+    if (hak_region.page_shift != 12) skip();
+    assert_int_equal(hak_classes[A].granules, hak_classes[B].granules);
+    hak_purge_spans(0);
+    while (hak_slab_cut_again(&heap, A) || hak_slab_cut_again(&heap, B)) fail(); /* nothing of it is resident */
+    opened = 1 << 20;
+    struct hak_slab *slab[4] = { slab_cut(A), slab_cut(B), slab_cut(A), slab_cut(B) };
+    uint64_t absent[4];
+    for (unsigned i = 0; i < 4; i++) {
+        for (unsigned k = 0; k <= i; k++) slab_take(slab[i]);
+        absent[i] = slab[i]->returned;
+    }
+    for (unsigned turn = 0; turn < 5; turn++) {
+        for (unsigned i = 0; i < 4; i++) slab_end(slab[i]);
+        for (unsigned i = 0; i < 4; i++) /* who ended last comes first */
+            assert_ptr_equal(hak_slab_cut_again(&heap, i % 2 ? B : A), slab[i ^ 2]);
+        for (unsigned i = 0; i < 4; i++) assert_true(slab[i]->returned == absent[i]);
+        assert_null(hak_slab_cut_again(&heap, A));
+    }
+    size_t place = hak_slab_granule(slab[0]), count = hak_classes[A].granules, dirty;
+    slab_end(slab[0]);
+    assert_int_equal(hak_span_take(1, 1, &dirty), place); /* somebody has a part of it */
+    assert_null(hak_slab_cut_again(&heap, A));
+    hak_span_give(place, 1, HAK_SPAN_AS_IT_WAS);
+    slab[0] = slab_cut(A);
+    slab_end(slab[0]);
+    hak_purge_span(hak_slab_granule(slab[0]), count); /* or it went back */
+    assert_null(hak_slab_cut_again(&heap, A));
+    for (unsigned i = 1; i < 4; i++) slab_end(slab[i]);
+}
+
 /* Of a slab that is all in use every other page goes back, and the slab ends: to open them again in the next one is to touch them
  * again. What was never there is not. */
 static void what_went_back_of_a_slab_is_touched_again_in_the_next(void **state) {
@@ -646,6 +680,7 @@ int main(void) {
         cmocka_unit_test(taken_blocks_count_their_pages_as_used_again),
         cmocka_unit_test(a_slab_touches_again_what_of_it_is_opened),
         cmocka_unit_test(free_pages_are_counted_until_blocks_are_taken),
+        cmocka_unit_test(a_slab_comes_where_one_of_its_class_ended),
         cmocka_unit_test(an_ended_slabs_metadata_go_back_and_are_whole_again),
         cmocka_unit_test(no_slab_is_cut_where_mail_is_under_way),
         cmocka_unit_test(mail_under_way_to_many_does_not_mean_no_room),
