@@ -1,4 +1,4 @@
-/* multiply.h - a product of 128 bits, for C and C++: which block of a slab an address belongs to.
+/* multiply.h - products, for C and C++: which block of a slab an address belongs to, and where a block begins.
  *
  * Owns:      nothing.
  * Threads:   any.
@@ -18,6 +18,16 @@ HAK_INLINE uint64_t hak_multiply(uint64_t a, const uint64_t *b, uint64_t *low) {
     unsigned __int128 product = (unsigned __int128)a * *b;
     *low = (uint64_t)product;
     return (uint64_t)(product >> 64);
+#endif
+}
+
+/* a * b, all below 2^32; into a's register, where gcc takes b's and copies it first. */
+HAK_INLINE uint64_t hak_multiply_short(uint64_t a, uint64_t b) {
+#if defined(__x86_64__)
+    __asm__("imull %k1, %k0" : "+r"(a) : "r"(b) : "cc");
+    return a;
+#else
+    return (uint32_t)a * (uint32_t)b;
 #endif
 }
 

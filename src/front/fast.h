@@ -29,6 +29,11 @@ struct hak_fast_bin {
     uint64_t word;
     char *base;
 };
+enum { HAK_FAST_BINS = 105, HAK_FAST_STEPS = 64 };
+struct hak_fast_heap {
+    struct hak_fast_bin bin[HAK_FAST_BINS];
+    uint16_t class_bytes[HAK_FAST_STEPS];
+};
 struct hak_fast_record {
     void *owner;
     uint64_t *words;
@@ -38,7 +43,9 @@ struct hak_fast_record {
 struct hak_fast_row {
     char *start;
     void *slab;
-    uint32_t block_bytes, class_index, countdown;
+    uint32_t block_bytes;
+    uint16_t class_index, step;
+    uint32_t countdown;
     int32_t bias;
 };
 extern __thread __attribute__((visibility("hidden"), tls_model("initial-exec"))) struct hak_heap *hak_self;
@@ -66,6 +73,19 @@ HAK_INLINE uint64_t hak_bit_first(uint64_t word) {
 #endif
 }
 
+/* Takes the lowest set bit from a word that is not 0. */
+HAK_INLINE uint64_t hak_bit_take(uint64_t *word) {
+#if defined(__x86_64__)
+    uint64_t first; /* gcc clears it by two instructions */
+    __asm__("rep bsfq %1, %0\n\tbtrq %0, %1" : "=&r"(first), "+r"(*word) : : "cc");
+    return first;
+#else
+    uint64_t first = hak_bit_first(*word);
+    *word &= *word - 1;
+    return first;
+#endif
+}
+
 /* Sets bit `index` of a row of bits, by a release store: a third thread that sees it may return the page after the program's
  * last writes to it. False, and nothing is written: it was set. */
 HAK_INLINE bool hak_bit_set(uint64_t *words, uint64_t index) {
@@ -87,28 +107,31 @@ was_set:
 /* As if it were another value from here on: each access adds the two for itself, where gcc would keep their sum in a register, one
  * instruction more. */
 #if defined(__x86_64__)
-#define HAK_SAME(pointer) __asm__("" : "+r"(pointer))
+#define HAK_SAME(value) __asm__("" : "+r"(value))
 #else
-#define HAK_SAME(pointer) ((void)0)
+#define HAK_SAME(value) ((void)0)
 #endif
 
-/* `most`: beyond it the caller leaves, HAK_FAST_BYTES or less. */
-enum { HAK_FAST_BYTES = 1024 };
-HAK_INLINE void *hak_malloc_any(size_t bytes, size_t most, void *(*slow)(size_t)) {
+/* `steps` of 16 bytes: of that many and more the caller leaves, HAK_FAST_STEPS or less; of 0 bytes as well. A class's bytes, which a
+ * table in the heap has for each step, are its bin's offset and its blocks' distance. In a heap that is none they are 0, whose bin is empty. */
+HAK_INLINE void *hak_malloc_any(size_t bytes, size_t steps, void *(*slow)(size_t)) {
     char *heap = (char *)(void *)hak_self;
-    if (HAK_UNLIKELY(bytes > most)) return slow(bytes);
-    size_t rounded = (bytes + 15) & ~(size_t)15;
-#define HAK_BIN ((struct hak_fast_bin *)(void *)(heap + rounded))
+    size_t step = (bytes - 1) >> 4;
+    HAK_SAME(step); /* what is compared is what was shifted: else two registers, and a longer constant */
+    if (HAK_UNLIKELY(step >= steps)) return slow(bytes);
+    uint32_t class_bytes = ((struct hak_fast_heap *)(void *)heap)->class_bytes[step];
+#define HAK_BIN ((struct hak_fast_bin *)(void *)(heap + class_bytes))
     uint64_t word = HAK_BIN->word;
     if (HAK_UNLIKELY(word == 0)) return slow(bytes);
+    uint64_t first = hak_bit_take(&word);
     HAK_SAME(heap);
-    HAK_BIN->word = word & (word - 1);
+    HAK_BIN->word = word;
     HAK_SAME(heap);
-    return HAK_BIN->base + hak_bit_first(word) * rounded;
+    return HAK_BIN->base + hak_multiply_short(first, class_bytes);
 #undef HAK_BIN
 }
 
-HAK_INLINE void *hak_malloc_inline(size_t bytes, void *(*slow)(size_t)) { return hak_malloc_any(bytes, HAK_FAST_BYTES, slow); }
+HAK_INLINE void *hak_malloc_inline(size_t bytes, void *(*slow)(size_t)) { return hak_malloc_any(bytes, HAK_FAST_STEPS, slow); }
 
 /* It only grows, and a caller that holds a block has seen it hold that block. gcc keeps an atomic load out of the
  * comparison, one instruction more; ThreadSanitizer is told the truth. */
@@ -135,8 +158,7 @@ HAK_INLINE void hak_free_any(void *block, size_t window_bytes, void (*slow)(void
         return HAK_LEAVE();
     uint64_t *words = record->words;
     struct hak_fast_row *row = (struct hak_fast_row *)(void *)words - 1;
-    if (slow_sized && HAK_UNLIKELY(row->block_bytes != ((bytes + 15) & ~(size_t)15)))
-        return HAK_LEAVE();
+    if (slow_sized && HAK_UNLIKELY(row->block_bytes - bytes >= row->step)) return HAK_LEAVE();
     if (HAK_UNLIKELY(!hak_bit_set(words, index))) return HAK_LEAVE(); /* free already */
     if (HAK_UNLIKELY(--row->countdown == 0)) hak_free_event(block);
 #undef HAK_LEAVE

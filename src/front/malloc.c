@@ -18,10 +18,13 @@
 #include <string.h>
 
 HAK_STATIC(sizeof(struct hak_fast_bin) == sizeof(struct hak_bin) && offsetof(struct hak_heap, bin) == 0);
+HAK_STATIC((int)HAK_FAST_BINS == (int)HAK_CLASS_COUNT && HAK_FAST_STEPS * 16 == HAK_SMALL_BYTES_MAX);
+HAK_STATIC(offsetof(struct hak_fast_heap, class_bytes) == offsetof(struct hak_heap, class_bytes));
 HAK_STATIC(sizeof(struct hak_fast_record) == sizeof(struct hak_granule));
 HAK_STATIC(offsetof(struct hak_fast_record, reciprocal) == offsetof(struct hak_granule, reciprocal));
 HAK_STATIC(sizeof(struct hak_fast_row) == sizeof(struct hak_row));
-HAK_STATIC(offsetof(struct hak_fast_row, countdown) == offsetof(struct hak_row, countdown));
+HAK_STATIC(offsetof(struct hak_fast_row, countdown) == offsetof(struct hak_row, countdown) &&
+           offsetof(struct hak_fast_row, step) == offsetof(struct hak_row, step));
 
 /* --- malloc --- */
 
@@ -152,7 +155,7 @@ HAK_INLINE void *malloc_bin(size_t bytes, struct hak_heap *heap, struct hak_bin 
     uint64_t word = bin->word;
     if (HAK_UNLIKELY(word == 0)) return hak_pool_visit(bytes, heap, bin, address, stack);
     bin->word = word & (word - 1);
-    return bin->base + hak_bit_first(word) * ((bytes + 15) & ~(size_t)15);
+    return bin->base + hak_bit_first(word) * 16 * hak_class_small(bytes);
 }
 
 static HAK_NOINLINE void *malloc_long(size_t bytes, struct hak_heap *heap, struct hak_pool *pool, const void *address, uintptr_t stack) {
@@ -161,7 +164,7 @@ static HAK_NOINLINE void *malloc_long(size_t bytes, struct hak_heap *heap, struc
 
 /* A block of a split class; not of 0 bytes. */
 HAK_INLINE void *malloc_split(size_t bytes, struct hak_heap *heap, const void *address, uintptr_t stack) {
-    struct hak_pool *pool = hak_pool_at(heap, (bytes + 15) & ~(size_t)15);
+    struct hak_pool *pool = hak_pool_at(heap, hak_class_small(bytes));
     if (HAK_UNLIKELY(hak_pool_is_long(heap, pool, address, stack))) return malloc_long(bytes, heap, pool, address, stack);
     return malloc_bin(bytes, heap, &pool->bin[0], address, stack);
 }
@@ -182,7 +185,7 @@ static HAK_NOINLINE void *malloc_middle_looked(size_t bytes, struct hak_heap *he
 
 HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
     struct hak_heap *heap = hak_self;
-    unsigned class_index = (unsigned)((bytes + 15) >> 4);
+    unsigned class_index = hak_class_small(bytes);
     if (bytes - 1 >= HAK_SMALL_BYTES_MAX) { /* its bin was not looked at yet */
         if (HAK_UNLIKELY(bytes > HAK_SLAB_BLOCK_BYTES_MAX)) return malloc_large(bytes);
         class_index = 1;
@@ -216,7 +219,7 @@ HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
 /* For those that do not leave by a tail call: who asked is said, not found on the stack. */
 HAK_NOINLINE void *hak_malloc_slow_from(size_t bytes, const void *address, uintptr_t stack) {
     struct hak_heap *heap = hak_self;
-    unsigned class_index = bytes ? (unsigned)((bytes + 15) >> 4) : 1;
+    unsigned class_index = bytes ? hak_class_small(bytes) : 1;
     bool zeroed;
     if (HAK_UNLIKELY(bytes > HAK_SLAB_BLOCK_BYTES_MAX)) return hak_front_large(bytes, 1, address, stack, &zeroed);
     if (HAK_UNLIKELY(hak_heap_is_gone(heap))) return malloc_borrowing(bytes, address, stack);

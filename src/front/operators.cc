@@ -19,14 +19,14 @@
 
 /* What the forms that call others serve on their fast paths; 0: nothing. */
 static struct {
-    size_t small_bytes, window_bytes;
+    size_t steps, window_bytes;
 } derived;
 
-HAK_INLINE size_t derived_small_bytes() {
+HAK_INLINE size_t derived_steps() {
 #ifdef __SANITIZE_THREAD__
-    return __atomic_load_n(&derived.small_bytes, __ATOMIC_RELAXED);
+    return __atomic_load_n(&derived.steps, __ATOMIC_RELAXED);
 #else
-    return derived.small_bytes; /* as in hak_window_bytes() */
+    return derived.steps; /* as in hak_window_bytes() */
 #endif
 }
 HAK_INLINE size_t derived_window_bytes() {
@@ -86,9 +86,9 @@ OWN(_ZdaPvSt11align_val_t) void own_ZdaPvSt11align_val_t(void *block, size_t ali
 /* The others may take their fast paths from here on; as far as the window reaches now. */
 HAK_INLINE void derived_go() {
     size_t window_bytes = hak_window_bytes();
-    if (HAK_LIKELY(derived_window_bytes() == window_bytes && derived_small_bytes() != 0)) return; /* every visit comes by */
+    if (HAK_LIKELY(derived_window_bytes() == window_bytes && derived_steps() != 0)) return; /* every visit comes by */
     if (REPLACED(_Znwm) || REPLACED(_Znam) || REPLACED(_ZdlPv) || REPLACED(_ZdaPv)) return;
-    __atomic_store_n(&derived.small_bytes, (size_t)HAK_FAST_BYTES, __ATOMIC_RELAXED);
+    __atomic_store_n(&derived.steps, (size_t)HAK_FAST_STEPS, __ATOMIC_RELAXED);
     __atomic_store_n(&derived.window_bytes, window_bytes, __ATOMIC_RELAXED);
 }
 
@@ -112,12 +112,12 @@ static HAK_NOINLINE void *array_nothrow_slow(size_t size) {
     return hak_malloc_inline(size, hak_new_nothrow_slow);
 }
 
-OPERATOR void *_Znam(size_t size) { return hak_malloc_any(size, derived_small_bytes(), array_slow); }
+OPERATOR void *_Znam(size_t size) { return hak_malloc_any(size, derived_steps(), array_slow); }
 OPERATOR void *_ZnwmRKSt9nothrow_t(size_t size, const void *) noexcept {
-    return hak_malloc_any(size, derived_small_bytes(), nothrow_slow);
+    return hak_malloc_any(size, derived_steps(), nothrow_slow);
 }
 OPERATOR void *_ZnamRKSt9nothrow_t(size_t size, const void *) noexcept {
-    return hak_malloc_any(size, derived_small_bytes(), array_nothrow_slow);
+    return hak_malloc_any(size, derived_steps(), array_nothrow_slow);
 }
 
 /* Over-aligned blocks are rare and have no fast path anywhere; an alignment that every block has, has it. */

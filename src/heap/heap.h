@@ -88,7 +88,8 @@ struct hak_batch {
 };
 
 struct HAK_ALIGNED(HAK_LINE) hak_heap {
-    struct hak_bin bin[HAK_CLASS_COUNT]; /* first: a small size is its bin's offset */
+    struct hak_bin bin[HAK_CLASS_COUNT]; /* first: a small class's bytes are its bin's offset */
+    uint16_t class_bytes[HAK_SMALL_CLASS_MAX]; /* by (size - 1) / 16: of the small class that serves it; 0: a heap that is none */
     uint64_t tick;                       /* hak_os_ticks() at which the sweep is due */
     uint64_t ticks_seen;                 /* hak_os_ticks() when it was last read */
     int32_t clock_in, clock_step;        /* bytes until chores, a visit being HAK_VISIT_CLOCK; 0: something waits */

@@ -31,9 +31,9 @@ HAK_INLINE uint64_t hak_pool_hash(const void *address, uintptr_t height_bytes) {
            (64 - HAK_POOL_SITE_BITS);
 }
 
-/* The pool of a split class; `rounded` is 16 * the class. */
-HAK_INLINE struct hak_pool *hak_pool_at(struct hak_heap *heap, size_t rounded) {
-    return (struct hak_pool *)(void *)((char *)hak_load_relaxed(&heap->pools) + rounded * (HAK_LINE / 16));
+/* The pool of a split class. */
+HAK_INLINE struct hak_pool *hak_pool_at(struct hak_heap *heap, size_t class_index) {
+    return &hak_load_relaxed(&heap->pools)->of[class_index];
 }
 
 /* Is who called from `address` with that stack pointer long-lived? To be branched on: a processor that guesses it has the

@@ -14,15 +14,16 @@
 #define STEP(bytes)   ((bytes) <= 256 ? 128 : 256)
 #define COARSE(bytes) (((bytes) + STEP(bytes) - 1) / STEP(bytes) * STEP(bytes) / 16)
 
-#define ROW(bytes, coarse_)                                                                                      \
+#define ROW(bytes, coarse_, step_)                                                                               \
     { ~UINT64_C(0) / (bytes) + 1, bytes, CAPACITY(bytes), (1 << SHIFT(bytes)) >> 16, coarse_, WORDS(bytes),  \
-      SHIFT(bytes), SURPLUS(bytes) }
-#define SMALL(c)   [c] = ROW((c) * 16, COARSE((c) * 16)), \
-                   [HAK_CLASS_COUNT - 1 + (c)] = ROW((c) * 16, HAK_CLASS_COUNT - 1 + COARSE((c) * 16)) /* its pool */
+      SHIFT(bytes), SURPLUS(bytes), step_ }
+#define APART(c)   ((c) <= 16 ? 16 : 32)
+#define SMALL(c)   [c] = ROW((c) * 16, COARSE((c) * 16), APART(c)), \
+                   [HAK_CLASS_COUNT - 1 + (c)] = ROW((c) * 16, HAK_CLASS_COUNT - 1 + COARSE((c) * 16), APART(c)) /* its pool */
 #define SMALL4(c)  SMALL(c), SMALL((c) + 1), SMALL((c) + 2), SMALL((c) + 3)
 #define SMALL16(c) SMALL4(c), SMALL4((c) + 4), SMALL4((c) + 8), SMALL4((c) + 12)
 #define FIRST(d)   (HAK_SMALL_CLASS_MAX + 1 + 8 * (d))
-#define MID(d, k)  [FIRST(d) + (k)] = ROW((128 << (d)) * (9 + (k)), FIRST(d) + ((k) | 3))
+#define MID(d, k)  [FIRST(d) + (k)] = ROW((128 << (d)) * (9 + (k)), FIRST(d) + ((k) | 3), 128 << (d))
 #define MID8(d)    MID(d, 0), MID(d, 1), MID(d, 2), MID(d, 3), MID(d, 4), MID(d, 5), MID(d, 6), MID(d, 7)
 
 #define ALL    SMALL16(1), SMALL16(17), SMALL16(33), SMALL16(49), MID8(0), MID8(1), MID8(2), MID8(3), MID8(4)

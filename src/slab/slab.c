@@ -92,7 +92,8 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     row->start = hak_slab_start(slab);
     row->slab = slab;
     row->block_bytes = class->block_bytes;
-    row->class_index = class_index;
+    row->class_index = (uint16_t)class_index;
+    row->step = class->step;
     hak_row_arm(row, 0, 1);
     for (unsigned i = 0; i < class->word_count; i++) {
         uint64_t bits = hak_class_valid(class, i);

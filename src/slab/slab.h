@@ -22,7 +22,8 @@ struct hak_row {
     char *start;           /* of the slab */
     struct hak_slab *slab; /* its header */
     uint32_t block_bytes;
-    uint32_t class_index;
+    uint16_t class_index;
+    uint16_t step;      /* hak_class's: for frees that state a size */
     uint32_t countdown; /* frees by the owner until the next event */
     int32_t bias;       /* out - countdown */
     hak_atomic_u64 word[];

@@ -48,7 +48,7 @@ static void little_is_wasted(void)
             warm[i] = malloc(size);
         void *block = malloc(size);
         size_t usable = malloc_usable_size(block);
-        size_t limit = size <= 1024 ? (size + 15) / 16 * 16 : size + size / 8 + 16;
+        size_t limit = size <= 256 ? (size + 15) / 16 * 16 : size <= 1024 ? (size + 31) / 32 * 32 : size + size / 8 + 16;
         EXPECT_SAY(usable <= limit, "%zu usable of %zu", usable, size);
         free(block);
         for (int i = 0; i < 80; i++)

@@ -9,8 +9,8 @@ static int compare(const void *a, const void *b)
 
 int main(void)
 {
-    /* Blocks of 1,008 bytes fill no power of two: where two slabs meet, the step is a little longer. */
-    enum { COUNT = 3000, SIZE = 1008 };
+    /* Blocks of 992 bytes fill no power of two: where two slabs meet, the step is a little longer. */
+    enum { COUNT = 3000, SIZE = 992 };
     static uintptr_t blocks[COUNT];
     warm_up(SIZE);
     for (int i = 0; i < COUNT; i++)

@@ -10,13 +10,30 @@
 #include "slab/class.h"
 #include "slab/slab.h"
 
+/* Of 32 bytes' distance from 256 to 1 KiB. */
+static bool has_blocks(unsigned c) { return c <= 16 || c > HAK_SMALL_CLASS_MAX || c % 2 == 0; }
+
 static void every_size_gets_the_smallest_class_that_holds_it(void **state) {
     (void)state;
+    assert_int_equal(hak_class_small(0), 0);
     for (size_t bytes = 1; bytes <= HAK_SLAB_BLOCK_BYTES_MAX; bytes++) {
         unsigned class = hak_class_of(bytes), best = 0;
         for (unsigned c = 1; c < HAK_CLASS_COUNT && !best; c++)
-            if (hak_classes[c].block_bytes >= bytes) best = c;
+            if (has_blocks(c) && hak_classes[c].block_bytes >= bytes) best = c;
         REQUIRE(class == best);
+    }
+}
+
+/* As a free that states a size asks it: front/fast.h. */
+static void a_step_tells_a_small_class_s_own_sizes(void **state) {
+    (void)state;
+    const size_t odd[] = { SIZE_MAX, SIZE_MAX - 1023, SIZE_MAX / 2, (size_t)UINT32_MAX + 1, (size_t)UINT32_MAX + 513 };
+    for (unsigned c = 1; c <= HAK_SMALL_CLASS_MAX; c++) {
+        if (!has_blocks(c)) continue;
+        for (size_t bytes = 0; bytes <= 2 * HAK_SMALL_BYTES_MAX; bytes++)
+            REQUIRE((hak_classes[c].block_bytes - bytes < hak_classes[c].step) == (bytes != 0 && hak_class_of(bytes) == c));
+        for (unsigned i = 0; i < sizeof odd / sizeof *odd; i++) REQUIRE(hak_classes[c].block_bytes - odd[i] >= hak_classes[c].step);
+        assert_int_equal(hak_classes[hak_pool_of(c)].step, hak_classes[c].step);
     }
 }
 
@@ -28,6 +45,7 @@ static void classes_grow_and_waste_little(void **state) {
         size_t bytes = hak_classes[c].block_bytes, below = hak_classes[c - 1].block_bytes;
         assert_true(bytes > below && bytes % 16 == 0);
         assert_true(bytes <= HAK_SMALL_BYTES_MAX ? bytes == below + 16 : (bytes - below) * 8 <= bytes);
+        if (c > 16 && has_blocks(c)) assert_true(hak_classes[c].step * 8u <= bytes); /* what a block may waste */
         if (c <= HAK_SMALL_CLASS_MAX) assert_int_equal(bytes, 16 * c); /* the fast path counts on it */
     }
 }
@@ -126,6 +144,7 @@ static void windows_stay_within_their_bounds(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_size_gets_the_smallest_class_that_holds_it),
+        cmocka_unit_test(a_step_tells_a_small_class_s_own_sizes),
         cmocka_unit_test(classes_grow_and_waste_little),
         cmocka_unit_test(a_slab_holds_what_its_row_says),
         cmocka_unit_test(the_reciprocal_divides_every_offset_exactly),

@@ -274,7 +274,7 @@ static void what_strangers_gave_is_settled_once(void **state) {
 static void mail_that_came_while_a_dead_heap_was_busy_is_delivered_after(void **state) {
     (void)state;
     struct hak_heap *owner = heap_make(), *stranger = heap_make();
-    unsigned c = 19;
+    unsigned c = 20;
     struct hak_slab *slab = take_many(owner, c, 30);
     size_t granule = hak_slab_granule(slab);
     heap_end(owner);
@@ -290,7 +290,7 @@ static void mail_that_came_while_a_dead_heap_was_busy_is_delivered_after(void **
 static void mail_for_a_slab_that_changed_hands_is_forwarded(void **state) {
     (void)state;
     struct hak_heap *old = heap_make(), *new = heap_make(), *stranger = heap_make();
-    unsigned c = 21;
+    unsigned c = 22;
     struct hak_slab *slab = take_many(old, c, 40);
     size_t granule = hak_slab_granule(slab);
     hak_bin_put_back(old, c);
