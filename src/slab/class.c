@@ -17,7 +17,7 @@
 #define ROW(bytes, coarse_, step_)                                                                               \
     { ~UINT64_C(0) / (bytes) + 1, bytes, CAPACITY(bytes), (1 << SHIFT(bytes)) >> 16, coarse_, WORDS(bytes),  \
       SHIFT(bytes), SURPLUS(bytes), step_ }
-#define APART(c)   ((c) <= 16 ? 16 : 32)
+#define APART(c)   ((c) <= HAK_NARROW_CLASS_MAX ? 16 : 32)
 #define SMALL(c)   [c] = ROW((c) * 16, COARSE((c) * 16), APART(c)), \
                    [HAK_CLASS_COUNT - 1 + (c)] = ROW((c) * 16, HAK_CLASS_COUNT - 1 + COARSE((c) * 16), APART(c)) /* its pool */
 #define SMALL4(c)  SMALL(c), SMALL((c) + 1), SMALL((c) + 2), SMALL((c) + 3)

@@ -18,6 +18,7 @@ enum {
     HAK_SMALL_BYTES_MAX = 1024,
     HAK_SLAB_BLOCK_BYTES_MAX = 32768, /* above: large blocks, memory/large.h */
     HAK_SMALL_CLASS_MAX = HAK_SMALL_BYTES_MAX / 16,
+    HAK_NARROW_CLASS_MAX = 256 / 16, /* of 16 bytes' distance; above, to 1 KiB, 32: only even classes serve sizes */
     HAK_CLASS_COUNT = HAK_SMALL_CLASS_MAX + 1 + 40,
     HAK_SHELF_COUNT = HAK_CLASS_COUNT + HAK_SMALL_CLASS_MAX, /* classes, then the pools of the small ones */
 };
@@ -65,9 +66,8 @@ void hak_window_set(size_t word_bytes);
 
 /* The class of a size up to 1 KiB; of 0 bytes, 0. */
 HAK_INLINE unsigned hak_class_small(size_t bytes) {
-    enum { TO_256 = 16 };
     unsigned class_index = (unsigned)((bytes + 15) >> 4);
-    return class_index + (class_index & (class_index > TO_256));
+    return class_index + (class_index & (class_index > HAK_NARROW_CLASS_MAX));
 }
 
 /* The class of a size from 1 to HAK_SLAB_BLOCK_BYTES_MAX. */
