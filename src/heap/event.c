@@ -139,7 +139,7 @@ static void event_current(struct hak_heap *heap, struct hak_slab *slab, struct h
         countdown = held;
     }
     hak_row_arm(row, out, countdown);
-    slab->cursor = 0; /* the lowest words again: they are warm, and the slab's end stays untouched */
+    hak_store_relaxed(&slab->cursor, 0); /* the lowest words again: they are warm, and the slab's end stays untouched */
     if (held != 0) return;
     word_put_back(heap, row); /* or its pages could never go; the next visit takes it again */
     hak_row_arm(row, 0, 0);

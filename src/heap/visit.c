@@ -52,7 +52,7 @@ static void *take_claimed(struct hak_heap *heap, struct hak_row *row) {
     uint64_t opened = heap->opened_bytes;
     uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, &heap->opened_bytes);
     if (heap->opened_bytes != opened) hak_heap_chores_call(heap); /* it grows: is there mail? */
-    unsigned index = row->slab->cursor;
+    unsigned index = hak_load_relaxed(&row->slab->cursor);
     hak_slab_unclaim(row->slab);
     if (HAK_UNLIKELY(word == 0)) return NULL;
     return into_bin_noted(heap, row, index, word, count);
@@ -365,7 +365,7 @@ static void *take_instead(struct hak_heap *heap, struct hak_row *old) {
         if (!hak_slab_claim(slab)) continue;
         hak_slab_turn_claimed(slab, row);
         uint64_t word = hak_slab_take_claimed(slab, row, &count, &heap->free_sum, NULL);
-        unsigned at = slab->cursor;
+        unsigned at = hak_load_relaxed(&slab->cursor);
         hak_slab_unclaim(slab);
         if (word == 0) continue;
         hak_slab_unclaim(old->slab);
@@ -386,7 +386,7 @@ static HAK_NOINLINE void *visit_thin(size_t bytes, struct hak_heap *heap, struct
     uint32_t count;
     void *block;
     uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, NULL);
-    unsigned at = row->slab->cursor;
+    unsigned at = hak_load_relaxed(&row->slab->cursor);
     if (word != 0) {
         hak_slab_unclaim(row->slab);
         HAK_COUNT(&heap->counters, visit_next_word, 1);
@@ -406,7 +406,7 @@ static HAK_NOINLINE void *visit_thin(size_t bytes, struct hak_heap *heap, struct
 static HAK_COLD void *take_unopened(struct hak_heap *heap, struct hak_row *row) {
     uint32_t count;
     uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, NULL);
-    unsigned at = row->slab->cursor;
+    unsigned at = hak_load_relaxed(&row->slab->cursor);
     hak_slab_unclaim(row->slab);
     return word ? into_bin_noted(heap, row, at, word, count) : NULL;
 }
@@ -476,7 +476,7 @@ HAK_INLINE void *visit(size_t bytes, struct hak_heap *heap, size_t index, struct
     hak_slab_turn_claimed(slab, row);
     uint64_t word = hak_slab_take_plain_claimed(slab, row, &count);
     if (word == 0) return visit_sparse(bytes, heap, row);
-    unsigned at = slab->cursor;
+    unsigned at = hak_load_relaxed(&slab->cursor);
     hak_slab_unclaim(slab);
     HAK_COUNT(&heap->counters, visit_next_word, 1);
     bool is_ahead;

@@ -182,7 +182,8 @@ static void on_look(struct hak_slab *slab) {
     size_t granule = hak_slab_granule(slab);
     uint64_t place = hak_load_relaxed(&places[granule % PLACES]);
     /* what lies behind the cursor may not have been handed out yet: a slab that begins to be filled has no dead */
-    unsigned out = (slab->cursor + 1u) * 64 < class->capacity ? (slab->cursor + 1u) * 64 : class->capacity;
+    unsigned out = (hak_load_relaxed(&slab->cursor) + 1u) * 64;
+    if (out > class->capacity) out = class->capacity;
     if (live * 8 <= out || (rises() && younger_died(birth_of(place)))) judged(slab, true);
 }
 

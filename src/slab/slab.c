@@ -77,7 +77,8 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->remote_line = (uint16_t)(owner_line + hak_lines_behind(owner_line * HAK_LINE));
     slab->class_index = (uint8_t)class_index;
     slab->place = HAK_SLAB_CURRENT;
-    slab->cursor = slab->pending = slab->exact = 0;
+    hak_store_relaxed(&slab->cursor, 0);
+    slab->pending = slab->exact = 0;
     slab->last_word = (class->word_count - 1u) & 63;
     slab->page_shift = (uint8_t)hak_slab_page_shift(class);
     slab->next = slab->prev = 0;
@@ -309,7 +310,7 @@ static uint64_t open_page(struct hak_slab *slab, const struct hak_row *row, unsi
         if (count > most) most = count, best = k;
     }
     if (best != i) {
-        slab->cursor = (uint8_t)best;
+        hak_store_relaxed(&slab->cursor, (uint8_t)best);
         *index = best;
         return word_ready(slab, row, best);
     }
@@ -334,14 +335,14 @@ static int word_further(const struct hak_slab *slab, const struct hak_row *row, 
 }
 
 uint64_t hak_slab_take_claimed(struct hak_slab *slab, struct hak_row *row, uint32_t *count, int64_t *sum, uint64_t *opened_bytes) {
-    unsigned i = slab->cursor;
+    unsigned i = hak_load_relaxed(&slab->cursor);
     uint64_t all = hak_load_relaxed(&row->word[i]), word = all;
     if (i == slab->last_word) word &= hak_class_valid(hak_slab_class(slab), i);
     if (HAK_UNLIKELY(word == 0)) {
         int further = word_further(slab, row, i);
         if (further < 0) return 0;
         i = (unsigned)further;
-        slab->cursor = (uint8_t)i;
+        hak_store_relaxed(&slab->cursor, (uint8_t)i);
         all = word = hak_load_relaxed(&row->word[i]);
         if (i == slab->last_word) word &= hak_class_valid(hak_slab_class(slab), i);
     }

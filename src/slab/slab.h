@@ -60,7 +60,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
     uint8_t place : 2;                    /* enum hak_slab_place */
     uint8_t pending : 1;                  /* 1: in its heap's pending list */
     uint8_t exact : 1;                    /* 1: armed for the very last held block once since the last take */
-    uint8_t cursor;                       /* the word last taken from */
+    _Atomic(uint8_t) cursor;              /* the word last taken from; its owner writes it, who claims reads it as a hint */
     uint8_t class_index;                  /* between the owner's bits and the claim's: bit-fields side by side are one memory location */
     uint8_t last_word : 6;                /* under claim: the one whose bits may not all be blocks */
     uint8_t returned_since : 1;           /* under claim: pages of it went back since it was cut */
@@ -238,11 +238,12 @@ HAK_INLINE void hak_slab_taken_claimed(struct hak_slab *slab, struct hak_row *ro
 
 /* Moves the cursor to the word from which the next blocks should come; it may be empty. */
 HAK_INLINE void hak_slab_turn_claimed(struct hak_slab *slab, const struct hak_row *row) {
-    unsigned i = slab->cursor;
+    unsigned i = hak_load_relaxed(&slab->cursor);
     uint64_t word = hak_load_relaxed(&row->word[i]);
     uint32_t below = i * 64 + (word ? hak_word_first(word) : 64);
-    if (i > 0 && hak_row_out(row) * 4 < below * 3) slab->cursor = 0; /* a quarter of what lies below is free: dense beats untouched */
-    else if (word == 0 && i < slab->last_word) slab->cursor = (uint8_t)(i + 1);
+    /* a quarter of what lies below is free: dense beats untouched */
+    if (i > 0 && hak_row_out(row) * 4 < below * 3) hak_store_relaxed(&slab->cursor, 0);
+    else if (word == 0 && i < slab->last_word) hak_store_relaxed(&slab->cursor, (uint8_t)(i + 1));
 }
 
 /* Of the pages up to the frontier, those that are not resident; of the others perhaps some. */
@@ -253,7 +254,7 @@ HAK_INLINE uint64_t hak_slab_absent_claimed(const struct hak_slab *slab) {
 /* What hak_slab_take_claimed does where nothing is in the way: the word at the cursor, not the slab's last, has a whole window
  * of free blocks or is all free, and no page needs a look. Else 0, and nothing has changed. */
 HAK_INLINE uint64_t hak_slab_take_plain_claimed(struct hak_slab *slab, struct hak_row *row, uint32_t *count) {
-    unsigned i = slab->cursor, first;
+    unsigned i = hak_load_relaxed(&slab->cursor), first;
     uint64_t word = hak_load_relaxed(&row->word[i]), taken = ~UINT64_C(0);
     if ((hak_slab_absent_claimed(slab) | slab->cold | hak_load_relaxed(&slab->noted)) != 0) return 0;
     if ((i == slab->last_word) | (slab->frontier < i * 64 + 64)) return 0;
