@@ -2,9 +2,9 @@
 //!
 //! Owns:      the order of the runs, their environment and time limits, and when a row is done.
 //! Method:    to warm up, every program is run once, and in the first row every allocator; that is not kept. Then
-//!            rounds A B C, C B A, A B C, ..., each run begun in a quiet moment (quiet.rs). A row ends when every ratio to
-//!            its best is steady, or after the last round allowed; when its share of a pass is used up, it goes on in the
-//!            next pass over the rows that are not steady yet (mod.rs).
+//!            rounds A B C, C B A, B C A, A C B, ..., each row beginning with another one, each run begun in a quiet
+//!            moment (quiet.rs). A row ends when every ratio to its best is steady, or after the last round allowed; when
+//!            its share of a pass is used up, it goes on in the next pass over the rows that are not steady yet (mod.rs).
 //! Sits out:  who is certainly far behind (figures::is_far_behind), and whose ratio is steady, is known well enough: the
 //!            time goes to those who are not. The best and HAKMEM run in every round.
 //! Invariant: an allocator that failed once in a row is not started in it again, and has no figures there.
@@ -349,11 +349,7 @@ impl Stand<'_> {
         course: &mut Course,
         progress: &Progress,
     ) -> Result<(), Interrupted> {
-        let mut order: Vec<usize> = (0..self.entries.len()).collect();
-        if round % 2 == 0 {
-            order.reverse();
-        }
-        for at in order {
+        for at in order(self.entries.len(), &target.row.name, round) {
             let entry = &self.entries[at];
             let cell = &course.row.cells[at];
             if cell.error.is_some() || self.sits_out(&course.row, cell) {
@@ -393,6 +389,18 @@ impl Stand<'_> {
     }
 }
 
+/// Who runs first, second, ... Each row, and each two rounds of it, begin with another allocator, and every second round goes back:
+/// with one round per row nobody is the first in all of them.
+fn order(count: usize, row: &str, round: u32) -> Vec<usize> {
+    let row_number: usize = row.bytes().map(usize::from).sum();
+    let mut order: Vec<usize> = (0..count).collect();
+    order.rotate_left((row_number + round.saturating_sub(1) as usize / 2) % count.max(1));
+    if round.is_multiple_of(2) {
+        order.reverse();
+    }
+    order
+}
+
 /// Three digits say enough of it.
 fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
@@ -410,6 +418,24 @@ impl Course<'_> {
                 let check = check.as_deref().unwrap_or_default();
                 cell.error = Some(format!("differs: its result is {check}, under {name} it is {right}"));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::order;
+
+    #[test]
+    fn nobody_is_always_the_first() {
+        assert_eq!(order(3, "a", 1), [1, 2, 0]);
+        assert_eq!(order(3, "a", 2), [0, 2, 1]);
+        assert_eq!(order(3, "a", 3), [2, 0, 1]);
+        assert_eq!(order(3, "b", 1), [2, 0, 1]);
+        assert!(order(0, "a", 1).is_empty());
+        let first: Vec<usize> = (1..=18).map(|round| order(9, "larson/one", round)[0]).collect();
+        for at in 0..9 {
+            assert_eq!(first.iter().filter(|first| **first == at).count(), 2);
         }
     }
 }
