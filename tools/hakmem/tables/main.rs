@@ -103,7 +103,7 @@ fn learn_make(crate_dir: &Path, source: &mut String) -> Result<(), String> {
             _ => return Err(format!("a reason that this tool does not know: {row:?}")),
         }
     }
-    source.push_str("];\npub static STRATEGIES: &[(&str, &str, &[(&str, u64)])] = &[\n");
+    source.push_str("];\n/// Name, words, and what it sets.\npub type Strategy = (&'static str, &'static str, &'static [(&'static str, u64)]);\npub static STRATEGIES: &[Strategy] = &[\n");
     for row in
         strategies_parse(&read("strategies.def")).map_err(|reason| format!("strategies.def: {reason}"))?
     {
