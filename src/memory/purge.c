@@ -12,7 +12,7 @@
 
 struct hak_purge hak_purge;
 
-enum { RANGES = 64, RETOUCH_MS = 1000, KEEP_WINDOW_MS = 2000, JUDGED_BYTES_MIN = 1 << 20, KEEP_PAGES_BYTES = 32 << 20, CROWDED_DRAWS = 6 };
+enum { RANGES = 64, SOON_MS = 1000, LATE_MS = 1900, KEEP_WINDOW_MS = 2000, JUDGED_BYTES_MIN = 1 << 20, KEEP_PAGES_BYTES = 32 << 20, CROWDED_DRAWS = 6 };
 /* A page that is touched again costs about 0.7 us, its return and its fault: at 64 KiB a millisecond a hundredth of a processor's time.
  * That is worth as much again as the program holds, or a small one may. */
 enum { COST_BYTES_MS = 64 << 10, COST_START_MS = 20, HELD_LEAST = 8 << 20 };
@@ -67,6 +67,7 @@ static void keep_begin(uint64_t now) {
     hak_store_relaxed(&hak_purge.judged_retouched_bytes, 0);
     hak_store_relaxed(&hak_purge.enforced_bytes, 0);
     hak_store_relaxed(&hak_purge.enforced_retouched_bytes, 0);
+    hak_store_relaxed(&hak_purge.late_bytes, 0);
 }
 
 /* Something goes back every second, so that nothing begins anew: what is long ago counts less, or all that ever went back
@@ -74,7 +75,7 @@ static void keep_begin(uint64_t now) {
 static void keep_age(uint64_t now) {
     hak_store_relaxed(&hak_purge.judged_since_ms, now - (now - hak_load_relaxed(&hak_purge.judged_since_ms)) / 2);
     hak_atomic_u64 *sums[] = { &hak_purge.judged_returned_bytes, &hak_purge.judged_retouched_bytes, &hak_purge.enforced_bytes,
-                               &hak_purge.enforced_retouched_bytes, &hak_purge.swept_bytes, &hak_purge.swept_retouched_bytes };
+                               &hak_purge.enforced_retouched_bytes, &hak_purge.late_bytes, &hak_purge.swept_bytes, &hak_purge.swept_retouched_bytes };
     for (unsigned i = 0; i < sizeof sums / sizeof *sums; i++) hak_store_relaxed(sums[i], hak_load_relaxed(sums[i]) / 2);
 }
 
@@ -105,6 +106,7 @@ static HAK_COLD void keep_judge_pages(uint64_t returned, uint64_t again) {
     if (most < KEEP_PAGES_BYTES) most = KEEP_PAGES_BYTES;
     hak_store_relaxed(&hak_purge.enforced_bytes, 0);
     hak_store_relaxed(&hak_purge.enforced_retouched_bytes, 0);
+    hak_store_relaxed(&hak_purge.late_bytes, 0);
     keep_raise(wanted < most ? wanted : most);
 }
 
@@ -116,26 +118,35 @@ static void delay_raise(uint64_t now_ms) {
     hak_store_relaxed(&hak_purge.delay_ms, twice < DELAY_MS_MAX ? twice : DELAY_MS_MAX);
 }
 
+/* Bytes a millisecond. The sums may be younger than what was away for a second or more: that cost no more than so much in its time. */
+static uint64_t cost_of(uint64_t soon, uint64_t late, uint64_t sums_ms) {
+    sums_ms += COST_START_MS;
+    return soon / sums_ms + late / (sums_ms > SOON_MS ? sums_ms : SOON_MS);
+}
+
 HAK_COLD void hak_purge_note_retouch(uint64_t bytes, uint32_t stamp) {
     uint64_t now = hak_os_clock_ms();
     hak_add(&hak_purge.retouched_bytes, bytes);
     if (HAK_UNLIKELY(hak_load_relaxed(&hak_spare_on))) hak_spare_note(-(int64_t)bytes);
-    if ((uint32_t)now - (stamp & ~1u) >= RETOUCH_MS) return;
     bool by_sweep = stamp & 1;
+    uint32_t age = (uint32_t)now - (stamp & ~1u);
+    if (age >= (by_sweep ? SOON_MS : LATE_MS)) return;
     hak_add(&hak_purge.judged_retouched_bytes, bytes);
-    uint64_t returned = hak_load_relaxed(by_sweep ? &hak_purge.swept_bytes : &hak_purge.enforced_bytes);
     hak_free_watch(hak_load_relaxed(&hak_purge.free_bytes));
+    uint64_t returned = hak_load_relaxed(by_sweep ? &hak_purge.swept_bytes : &hak_purge.enforced_bytes);
     uint64_t again = hak_add(by_sweep ? &hak_purge.swept_retouched_bytes : &hak_purge.enforced_retouched_bytes, bytes) + bytes;
+    uint64_t late = hak_load_relaxed(&hak_purge.late_bytes);
+    if (age >= SOON_MS) late = hak_add(&hak_purge.late_bytes, bytes) + bytes;
     if (returned < JUDGED_BYTES_MIN || again * 5 <= returned) return;
     if (by_sweep) {
         delay_raise(now);
         return;
     }
-    uint64_t cost = again / (now - hak_load_relaxed(&hak_purge.judged_since_ms) + COST_START_MS);
+    uint64_t soon = again > late ? again - late : 0, cost = cost_of(soon, late, now - hak_load_relaxed(&hak_purge.judged_since_ms));
     if (cost < COST_BYTES_MS) return;
     uint64_t wanted = keep_wanted(), held = held_bytes(), worth = (held > HELD_LEAST ? held : HELD_LEAST) / COST_BYTES_MS * cost;
     keep_raise(wanted < worth ? wanted : worth);
-    keep_judge_pages(returned, again);
+    keep_judge_pages(returned, soon);
 }
 
 uint64_t hak_purge_delay_ms(void) {
@@ -151,7 +162,7 @@ static HAK_COLD void keep_judge(void) {
         if (wanted < keep / 2) wanted = keep < 1 << 20 ? 0 : keep / 2;
         if (wanted < keep) hak_store_relaxed(&hak_purge.keep_bytes, wanted);
         bool is_first = hak_load_relaxed(&hak_purge.keep_ms) == 0;
-        if (is_first || now - hak_load_relaxed(&hak_purge.returned_ms) >= RETOUCH_MS) keep_begin(now);
+        if (is_first || now - hak_load_relaxed(&hak_purge.returned_ms) >= LATE_MS) keep_begin(now);
         else keep_age(now);
         int64_t free_bytes = hak_free_unpurged(hak_load_relaxed(&hak_purge.free_bytes));
         hak_store_relaxed(&hak_purge.free_peak_bytes, free_bytes);

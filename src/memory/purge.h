@@ -2,13 +2,13 @@
  *
  * Owns:      the sums of free resident bytes and used granules, the bound, and `keep`.
  * Threads:   any; sums are relaxed atomics, changed on slow paths only.
- * The bound: free memory that is resident stays under max(free_max_mb, used / free_share, keep). While more than a fifth
- *            of what the bound returned is touched again within a second, and that costs a hundredth of a processor's time, `keep`
- *            rises to what the program drew from free memory, its fall from a peak, and a quarter, but to as many times what is
- *            held as that costs hundredths at most; and by half when three quarters are
- *            touched again, for then it is classes that want their own pages back: to half of what is held, or 32 MiB. What the
- *            sweep returned says nothing of the bound. Every two seconds it falls, by half at most, to what was drawn in them.
- *            What was kept and never needed goes; what comes and goes stays.
+ * The bound: free memory that is resident stays under max(free_max_mb, used / free_share, keep). While more than a fifth of what the
+ *            bound returned is touched again within 1.9 seconds, and that costs a hundredth of a processor's time, `keep` rises to
+ *            what the program drew from free memory, its fall from a peak, and a quarter, but to as many times what is held as that
+ *            costs hundredths at most; and by half when three quarters are touched again within a second, for then it is classes that
+ *            want their own pages back: to half of what is held, or 32 MiB. What the sweep returned says nothing of the bound. Every
+ *            two seconds it falls, by half at most, to what was drawn in them. What was kept and never needed goes; what comes and
+ *            goes stays.
  * The delay: of the sweep, purge_delay_ms. It doubles, to 4 s at most, when what the sweep returned is touched again
  *            within a second, and falls back after half a minute without that.
  */
@@ -34,6 +34,7 @@ struct hak_purge {
     hak_atomic_i64 drawn_bytes;      /* in it, the furthest that it fell from a peak */
     hak_atomic_u64 judged_returned_bytes, judged_retouched_bytes; /* since keep was last judged */
     hak_atomic_u64 enforced_bytes, enforced_retouched_bytes; /* of these, because the bound was broken */
+    hak_atomic_u64 late_bytes;       /* of the last, a second after they went back, or later */
     hak_atomic_u64 keep_ms;          /* when the window began */
     hak_atomic_u64 judged_since_ms;  /* when what is summed above began; later by half when it is halved */
     hak_atomic_u64 returned_ms;      /* when memory last went back */

@@ -36,6 +36,7 @@ static void keep_set(uint64_t bytes) {
     hak_store_relaxed(&hak_purge.judged_retouched_bytes, 0);
     hak_store_relaxed(&hak_purge.enforced_bytes, 0);
     hak_store_relaxed(&hak_purge.enforced_retouched_bytes, 0);
+    hak_store_relaxed(&hak_purge.late_bytes, 0);
 }
 
 static void the_bound_is_the_largest_of_three(void **state) {
@@ -236,6 +237,28 @@ static void what_costs_little_is_not_kept(void **state) {
     keep_set(0);
 }
 
+/* A burst each second: what went back at its end is touched again a little more than a second later. It took every burst's faults. */
+static void what_comes_back_after_more_than_a_second_is_kept_if_it_is_much(void **state) {
+    (void)state;
+    struct { uint32_t age_ms; unsigned sums_ms, again; bool is_kept; } it[] = {
+        { 1400, 1400, 100 * MIB, true },  { 1400, 0, 100 * MIB, true },
+        { 1400, 0, 20 * MIB, false }, /* the sums are young, its absence is not */
+        { 400, 0, 20 * MIB, true },       { 1400, 4000, 100 * MIB, false },
+        { 2000, 1400, 100 * MIB, false }, /* an idle program's memory is the kernel's after two seconds */
+    };
+    hak_purge_spans(0);
+    for (unsigned i = 0; i < sizeof it / sizeof *it; i++) {
+        keep_set(0);
+        hak_store_relaxed(&hak_purge.judged_since_ms, hak_os_clock_ms() - it[i].sums_ms);
+        hak_store_relaxed(&hak_purge.drawn_bytes, it[i].again);
+        hak_add(&hak_purge.judged_returned_bytes, 100 * MIB);
+        hak_add(&hak_purge.enforced_bytes, it[i].again);
+        for (unsigned part = 0; part < 4; part++) hak_purge_note_retouch(it[i].again / 4, hak_purge_stamp(false) - it[i].age_ms);
+        assert_int_equal(hak_load_relaxed(&hak_purge.keep_bytes) > 0, it[i].is_kept);
+    }
+    keep_set(0);
+}
+
 /* Classes that take turns want their own pages back, while as much is free as ever. */
 static void keep_rises_by_half_when_nearly_all_is_touched_again(void **state) {
     (void)state;
@@ -395,6 +418,7 @@ int main(void) {
         cmocka_unit_test(keep_rises_at_the_first_return_that_is_touched_again_at_once),
         cmocka_unit_test(what_is_never_drawn_is_not_kept),
         cmocka_unit_test(what_costs_little_is_not_kept),
+        cmocka_unit_test(what_comes_back_after_more_than_a_second_is_kept_if_it_is_much),
         cmocka_unit_test(keep_rises_by_half_when_nearly_all_is_touched_again),
         cmocka_unit_test(what_strangers_gave_counts_until_it_is_settled),
         cmocka_unit_test(what_went_back_long_ago_does_not_raise_keep),
