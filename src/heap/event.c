@@ -121,8 +121,11 @@ HAK_COLD void hak_event_make_room(struct hak_heap *heap, size_t count) {
         struct hak_shelf *shelf = hak_shelf_of(heap, index);
         struct hak_row *row = shelf->current;
         if (!row || hak_row_out(row) != 0 || hak_load_relaxed(&row->slab->counted_pages) == 0) continue;
+        uint64_t *made_room = &heap->made_room[index / 64], bit = UINT64_C(1) << index % 64;
+        if (*made_room & bit) continue;
         heap->may_make_room = 1;
         if (hak_slab_class(row->slab)->granules < count || !hak_slab_claim(row->slab)) continue;
+        *made_room |= bit;
         shelf->current = NULL;
         HAK_COUNT(&heap->counters, slab_released, 1);
         hak_slab_release_claimed(row->slab, &heap->free_sum);

@@ -129,6 +129,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     hak_atomic_u64 thread;      /* while LIVE: whose it is by the kernel's number; above it, how often it was given. 0 below: not known */
     /* from here on not touched by a thread that has little to do: a page less */
     uint32_t handed_due[HAK_SMALL_CLASS_MAX + 1]; /* a class stays earned if shelf[].handed is HAK_RARE_AGAIN more at its thread's end */
+    uint64_t made_room[(HAK_SHELF_COUNT + 63) / 64]; /* by shelf: its slab ended for another's sake since middle_ms */
     HAK_ALIGNED(HAK_LINE) struct hak_middle middle[HAK_MIDDLE_CLASSES];
     struct hak_batch batch[HAK_BATCHES]; /* by a hash of the word */
     struct hak_kept kept;
@@ -280,7 +281,8 @@ void hak_event(struct hak_heap *heap, struct hak_slab *slab);
 void hak_event_pending(struct hak_heap *heap);
 /* Ends a slab that is in no list and all of whose blocks are free: now, or when the third thread that claims it is done. */
 void hak_event_finish(struct hak_heap *heap, struct hak_slab *slab);
-/* Where the next span of `count` granules would be of memory that is not resident: a slab in use of which nothing is held ends, if there is one. */
+/* Where the next span of `count` granules would be of memory that is not resident: a slab in use of which nothing is held ends, if there is one.
+ * Of each class one in purge_delay_ms: classes that take turns would cut one at each turn. */
 void hak_event_make_room(struct hak_heap *heap, size_t count);
 /* Memory is short: full slabs of which anything is free are in their lists again, though less than their share is. */
 void hak_event_relist(struct hak_heap *heap);

@@ -17,6 +17,8 @@
 #include "os/os.h"
 #include "rules/options.h"
 
+#include <string.h>
+
 enum { STEP_MS = 20, HAND_ONE = 1 << 16, TICKS = 1 << 21, CHUNKS_PER_100_MS = 64, STEP_CHUNKS = 32, STEP_CHUNKS_MAX = 64,
        CLOCK_STEP_MAX = 16 * HAK_VISIT_CLOCK };
 
@@ -100,6 +102,7 @@ static HAK_NOINLINE void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
         hak_store_relaxed(&heap->kept_ms, now);
         hak_kept_flush(heap);
         hak_middle_flush(heap);
+        memset(heap->made_room, 0, sizeof heap->made_room);
         hak_visit_forget(heap, false);
     }
     int64_t least_ms = hak_load_relaxed(&owed) ? 1 : STEP_MS;

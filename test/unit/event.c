@@ -9,6 +9,8 @@
 
 #include "rules/options.h"
 
+#include <string.h>
+
 enum { BLOCKS_MAX = 1 << 15 };
 static void *blocks[BLOCKS_MAX];
 
@@ -278,6 +280,29 @@ static void a_slab_in_use_that_holds_nothing_makes_room(void **state) {
     AUDIT();
 }
 
+/* But not at each turn: twenty sizes by turns, 100 blocks of each, cut a slab for every 100 blocks, a third of the time. */
+static void classes_that_take_turns_have_slabs_of_their_own(void **state) {
+    (void)state;
+    static const unsigned classes[] = { 26, 30, 36, 40, 46, 50 };
+    enum { CLASSES = sizeof classes / sizeof *classes, ROUNDS = 50, COUNT = 100 };
+    struct hak_heap *heap = heap_make();
+    hak_purge_spans(0);
+    for (unsigned i = 0; i < CLASSES; i++) class_is_common(heap, classes[i]);
+    for (unsigned part = 0; part < 2; part++) {
+        uint64_t released = heap->counters.n[HAK_C_slab_released];
+        for (unsigned turn = 0; turn < ROUNDS * CLASSES; turn++) {
+            for (unsigned i = 0; i < COUNT; i++) blocks[i] = block_take(heap, classes[turn % CLASSES]);
+            for (unsigned i = 0; i < COUNT; i++) block_give(heap, blocks[i]);
+        }
+        released = heap->counters.n[HAK_C_slab_released] - released;
+        assert_true(released <= CLASSES); /* one of each class */
+        if (part == 0) assert_true(released > 0);
+        memset(heap->made_room, 0, sizeof heap->made_room); /* as time does */
+    }
+    heap_end(heap);
+    AUDIT();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(full_slab_returns_after_an_eighth_is_freed),
@@ -288,6 +313,7 @@ int main(void) {
         cmocka_unit_test(the_word_in_use_goes_back_though_a_third_thread_is_at_the_slab),
         cmocka_unit_test(a_slab_is_looked_at_again_below_an_eighth),
         cmocka_unit_test(a_slab_in_use_that_holds_nothing_makes_room),
+        cmocka_unit_test(classes_that_take_turns_have_slabs_of_their_own),
         cmocka_unit_test(an_end_that_meets_a_claim_is_put_off),
         cmocka_unit_test(a_bins_word_goes_back_to_its_slab),
         cmocka_unit_test(lists_keep_every_slab_that_was_pushed),
