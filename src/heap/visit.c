@@ -168,7 +168,7 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
      * pages are counted: for classes that it serves, too */
     bool is_few = hak_load_relaxed(&hak_rare_blocks) == HAK_RARE_BLOCKS &&
                   (heap->middle_own == HAK_MIDDLE_ALL_OWN || !hak_class_is_pair(index));
-    if (slab->returned == 0 && is_few && shelf->handed > hak_slab_class(slab)->capacity) slab->frontier = UINT16_MAX;
+    if (slab->whole && is_few && shelf->handed > hak_slab_class(slab)->capacity) slab->frontier = UINT16_MAX;
     bool claimed;
     void *block = take(heap, hak_slab_row(slab), &claimed);
     for (unsigned turn = 0; HAK_UNLIKELY(claimed); turn++) { /* a sweep, at its one look; it may wait for this processor */

@@ -84,6 +84,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->next = slab->prev = 0;
     slab->returned_since = 0;
     slab->returned = pages_absent_take(granule, class);
+    slab->whole = slab->returned == 0;
     hak_absent_note((int64_t)hak_word_count(slab->returned) << hak_slab_page_shift(class));
     slab->cold = 0;
     slab->frontier = 0;
