@@ -474,7 +474,7 @@ HAK_INLINE void *visit(size_t bytes, struct hak_heap *heap, size_t index, struct
     struct hak_slab *slab = row->slab;
     uint32_t count;
     hak_slab_turn_claimed(slab, row);
-    uint64_t word = hak_slab_take_plain_claimed(slab, row, &count);
+    uint64_t word = hak_slab_take_plain_claimed(slab, row, heap->opened_bytes, &count);
     if (word == 0) return visit_sparse(bytes, heap, row);
     unsigned at = hak_load_relaxed(&slab->cursor);
     hak_slab_unclaim(slab);

@@ -295,15 +295,14 @@ HAK_INLINE uint64_t word_ready(const struct hak_slab *slab, const struct hak_row
 
 /* Of the free blocks of word *index, those that were handed out before. If they are few, those of another word that has
  * more; and if no word has enough, a page of further ones too. First touch costs a fault a page, so that a visit a page
- * costs nothing beside it. And a class of which the program holds little does not spread over a whole word: an eighth of
- * few is enough, but in heaps so small that it does not matter. */
+ * costs nothing beside it. */
 static uint64_t open_page(struct hak_slab *slab, const struct hak_row *row, unsigned *index, uint64_t word,
                           uint64_t *opened_bytes, unsigned *frontier) {
-    enum { STEP_BYTES = 4096, FREELY_BYTES = 64 << 10, WORDS_MAX = 16 };
+    enum { STEP_BYTES = 4096, WORDS_MAX = 16 };
     unsigned i = *index, from = slab->frontier > i * 64 ? slab->frontier - i * 64 : 0;
     uint64_t ready = word & hak_word_mask(0, from), further = word & ~ready;
     uint32_t few = hak_load_relaxed(&hak_shares[row->class_index].few);
-    uint32_t enough = opened_bytes && *opened_bytes < FREELY_BYTES ? few : few >= 16 ? few / 8 : 2;
+    uint32_t enough = hak_slab_enough(few, opened_bytes ? *opened_bytes : UINT64_MAX);
     if (!further || hak_word_count(ready) >= enough) return ready;
     unsigned most = enough - 1, best = i;
     for (unsigned k = 0; k * 64 < slab->frontier && k < slab->last_word && k < WORDS_MAX; k++) {

@@ -252,21 +252,36 @@ HAK_INLINE uint64_t hak_slab_absent_claimed(const struct hak_slab *slab) {
     return slab->returned & -(uint64_t)slab->returned_since;
 }
 
-/* What hak_slab_take_claimed does where nothing is in the way: the word at the cursor, not the slab's last, has a whole window
- * of free blocks or is all free, and no page needs a look. Else 0, and nothing has changed. */
-HAK_INLINE uint64_t hak_slab_take_plain_claimed(struct hak_slab *slab, struct hak_row *row, uint32_t *count) {
+/* Of a word that was opened in part, so many free blocks will do, `opened_bytes` being the heap's: an eighth of few is enough, so that a
+ * class of which the program holds little does not spread over a whole word, but in heaps so small that it does not matter. */
+HAK_INLINE uint32_t hak_slab_enough(uint32_t few, uint64_t opened_bytes) {
+    enum { FREELY_BYTES = 64 << 10 };
+    return opened_bytes < FREELY_BYTES ? few : few >= 16 ? few / 8 : 2;
+}
+
+/* What hak_slab_take_claimed does where nothing is in the way: no page needs a look, and of the word at the cursor enough is free that was
+ * opened, which goes out together: all of it, or as many blocks side by side as a window below 64 has. Else 0, and nothing has changed. */
+HAK_INLINE uint64_t hak_slab_take_plain_claimed(struct hak_slab *slab, struct hak_row *row, uint64_t opened_bytes, uint32_t *count) {
     unsigned i = hak_load_relaxed(&slab->cursor), first;
-    uint64_t word = hak_load_relaxed(&row->word[i]), taken = ~UINT64_C(0);
     if ((hak_slab_absent_claimed(slab) | slab->cold | hak_load_relaxed(&slab->noted)) != 0) return 0;
-    if ((i == slab->last_word) | (slab->frontier < i * 64 + 64)) return 0;
-    uint32_t window = hak_load_relaxed(&hak_shares[row->class_index].blocks);
+    uint64_t word = hak_load_relaxed(&row->word[i]), ready = word, taken;
+    if (HAK_UNLIKELY(i == slab->last_word)) ready &= hak_class_valid(hak_slab_class(slab), i);
+    int opened = slab->frontier - (int)i * 64;
+    if (opened < 64) ready &= opened > 0 ? ~UINT64_C(0) >> (64 - opened) : 0;
+    if (ready == 0) return 0;
+    const struct hak_share *share = &hak_shares[row->class_index];
+    uint32_t window = hak_load_relaxed(&share->blocks), most = window;
     if (window < 64) {
-        if (word == 0 || (first = hak_word_first(word)) + window > 64) return 0;
+        if ((first = hak_word_first(ready)) + window > 64) return 0;
         taken = ~UINT64_C(0) >> (64 - window) << first;
+        if ((ready & taken) != taken) return 0;
+    } else {
+        taken = ready;
+        if (~ready) most = hak_word_count(ready);
+        if (opened < 64 && most < hak_slab_enough(hak_load_relaxed(&share->few), opened_bytes)) return 0;
     }
-    if ((word & taken) != taken) return 0;
-    hak_slab_taken_claimed(slab, row, i, word & ~taken, window);
-    *count = window;
+    hak_slab_taken_claimed(slab, row, i, word & ~taken, most);
+    *count = most;
     return taken;
 }
 

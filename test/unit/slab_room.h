@@ -40,7 +40,7 @@ static inline struct hak_slab *slab_cut(unsigned c) {
 static inline uint64_t slab_next(struct hak_slab *slab, unsigned *index, uint32_t *count) {
     struct hak_row *row = hak_slab_row(slab);
     hak_slab_turn_claimed(slab, row);
-    uint64_t word = hak_slab_take_plain_claimed(slab, row, count);
+    uint64_t word = hak_slab_take_plain_claimed(slab, row, opened, count);
     if (!word) word = hak_slab_take_claimed(slab, row, count, NULL, &opened);
     *index = slab->cursor;
     return word;
