@@ -3,7 +3,8 @@
  *   hak_visit
  *     chores            mail, pending events, the clock; in a child the first steps
  *     rare class        one block of the next coarser class, until two were asked for, or many where there are many heaps
- *     current slab      its next word; then what strangers gave back to it; else it is full
+ *     current slab      its next word, if it was not gone through while others have more; then what strangers gave back to it;
+ *                       else it is full
  *     partial slabs     of this class in this heap
  *     a dead heap's     partial slab of this class
  *     a new slab
@@ -66,11 +67,16 @@ static void *take(struct hak_heap *heap, struct hak_row *row, bool *claimed) {
     return take_claimed(heap, row);
 }
 
+/* So many of a full slab's blocks are free when it comes back to its list. */
+static uint32_t share_of(const struct hak_class *class) {
+    uint32_t share = class->capacity / (uint32_t)HAK_OPT(relist_share);
+    return share ? share : 1;
+}
+
 static void become_full(struct hak_row *row) {
-    uint32_t capacity = hak_slab_class(row->slab)->capacity;
-    uint32_t share = capacity / (uint32_t)HAK_OPT(relist_share);
+    const struct hak_class *class = hak_slab_class(row->slab);
     row->slab->place = HAK_SLAB_FULL;
-    hak_row_arm(row, capacity, share ? share : 1);
+    hak_row_arm(row, class->capacity, share_of(class));
 }
 
 static void *take_from_strangers(struct hak_heap *heap, unsigned index) {
@@ -437,11 +443,33 @@ static bool is_rare_again(struct hak_heap *heap, const struct hak_row *row) {
     return out > 0 && out * row->block_bytes < LITTLE_BYTES;
 }
 
-/* The slab in use is claimed and has turned to its next word, but a whole window is not to be had there. */
+/* The slab in use was gone through to its end: what was freed in it meanwhile are a block or two a word, and others wait that have more. */
+static bool is_gone_through(const struct hak_shelf *shelf, const struct hak_row *row, uint32_t share) {
+    const struct hak_slab *slab = row->slab;
+    const struct hak_class *class = hak_slab_class(slab);
+    if (!shelf->partial || class->capacity - hak_row_out(row) >= share) return false;
+    for (unsigned i = hak_load_relaxed(&slab->cursor); i < slab->last_word; i++)
+        if (hak_load_relaxed(&row->word[i])) return false;
+    return (hak_load_relaxed(&row->word[slab->last_word]) & hak_class_valid(class, slab->last_word)) == 0;
+}
+
+/* It is claimed. It comes back when a share of it is free, as if it were full. */
+static HAK_NOINLINE void *visit_next_slab(size_t bytes, struct hak_heap *heap, struct hak_row *row, uint32_t share) {
+    uint32_t out = hak_row_out(row);
+    hak_slab_unclaim(row->slab);
+    hak_shelf_of(heap, row->class_index)->current = NULL;
+    row->slab->place = HAK_SLAB_FULL;
+    hak_row_arm(row, out, share - (hak_slab_class(row->slab)->capacity - out));
+    return visit_further(bytes, heap, row->class_index);
+}
+
+/* The slab in use is claimed and has turned to its next word, but enough is not to be had there. */
 static HAK_NOINLINE void *visit_sparse(size_t bytes, struct hak_heap *heap, struct hak_row *row) {
     unsigned index = row->class_index;
     if (HAK_UNLIKELY(is_rare_again(heap, row))) return visit_little(bytes, heap, row);
     if (hak_class_is_middle(index) && hak_shelf_of(heap, index)->partial) return visit_thin(bytes, heap, row);
+    uint32_t share = share_of(hak_slab_class(row->slab));
+    if (is_gone_through(hak_shelf_of(heap, index), row, share)) return visit_next_slab(bytes, heap, row, share);
     uint64_t opened = heap->opened_bytes;
     void *block = take_claimed(heap, row);
     rare_grew(heap, bytes, index, opened);

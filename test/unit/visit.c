@@ -268,6 +268,41 @@ static void a_partial_slab_is_used_before_a_new_one(void **state) {
     heap_end(heap);
 }
 
+/* A block here and a block there, each a visit, while a slab with many waits. It comes back when an eighth of it is free. */
+static void a_slab_that_was_gone_through_makes_way_for_one_with_more(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    unsigned c = 4, capacity = hak_classes[c].capacity, share = capacity / 8;
+    class_is_common(heap, c);
+    assert_int_equal(take_many(heap, c, 3 * capacity), 3 * capacity);
+    void **last = &blocks[2 * capacity];
+    struct hak_slab *first = slab_of(blocks[0]), *slab = slab_of(last[0]);
+    assert_int_equal(slab->place, HAK_SLAB_CURRENT);
+    block_give(heap, last[3]);
+    block_give(heap, last[300]);
+    uint64_t slabs = live_slabs(c);
+    last[3] = block_take(heap, c); /* nobody has more */
+    last[300] = block_take(heap, c);
+    assert_ptr_equal(slab_of(last[3]), slab);
+    assert_ptr_equal(slab_of(last[300]), slab);
+
+    for (unsigned i = 0; i < share - 1; i++) block_give(heap, last[i]);
+    for (unsigned i = 0; i < capacity / 2; i++) block_give(heap, blocks[i]);
+    assert_int_equal(first->place, HAK_SLAB_PARTIAL);
+    blocks[0] = block_take(heap, c);
+    assert_ptr_equal(slab_of(blocks[0]), first);
+    assert_int_equal(slab->place, HAK_SLAB_FULL);
+    AUDIT();
+    block_give(heap, last[share - 1]);
+    assert_int_equal(slab->place, HAK_SLAB_PARTIAL);
+    for (unsigned i = 1; i < capacity / 2; i++) blocks[i] = block_take(heap, c);
+    for (unsigned i = 0; i < share; i++) last[i] = block_take(heap, c);
+    assert_int_equal(live_slabs(c), slabs);
+    for (unsigned i = 0; i < 3 * capacity; i++) block_give(heap, blocks[i]);
+    heap_end(heap);
+    AUDIT();
+}
+
 static void a_partly_free_slab_comes_before_a_new_page(void **state) {
     (void)state;
     struct hak_heap *heap = heap_make();
@@ -421,6 +456,7 @@ int main(void) {
         cmocka_unit_test(own_blocks_serve_where_there_is_no_coarser_slab),
         cmocka_unit_test(what_strangers_gave_back_is_used_before_a_new_slab),
         cmocka_unit_test(a_partial_slab_is_used_before_a_new_one),
+        cmocka_unit_test(a_slab_that_was_gone_through_makes_way_for_one_with_more),
         cmocka_unit_test(a_partly_free_slab_comes_before_a_new_page),
         cmocka_unit_test(a_dead_heaps_partial_slab_is_used_before_a_new_one),
         cmocka_unit_test(a_claimed_slab_is_passed_by_and_not_lost),
