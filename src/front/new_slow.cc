@@ -72,17 +72,16 @@ static bool is_power_of_two(size_t number) {
     return number && !(number & (number - 1));
 }
 
-static HAK_COLD void *block_or_throw(size_t size, size_t alignment, caller from) {
-    if (!is_power_of_two(alignment))
-        bad_alloc_throw(size);
+/* The first try failed. */
+static HAK_COLD void *handlers_or_throw(size_t size, size_t alignment, caller from) {
     for (;;) {
-        void *block = block_try(size, alignment, from);
-        if (HAK_LIKELY(block != nullptr))
-            return block;
         handler_function *handler = handler_get();
         if (!handler)
             bad_alloc_throw(size);
         handler(); /* frees something, sets another handler, or throws through us */
+        void *block = block_try(size, alignment, from);
+        if (block != nullptr)
+            return block;
     }
 }
 
@@ -122,7 +121,17 @@ void *hak_new_aligned_caught(void *(*aligned)(size_t, size_t), size_t size, size
     return theirs_or_null({nullptr, aligned, size, alignment, nullptr});
 }
 
-void *hak_new_slow(size_t size) { return block_or_throw(size, HAK_NEW_ALIGNMENT, CALLER()); }
-void *hak_new_aligned_slow(size_t size, size_t alignment) { return block_or_throw(size, alignment, CALLER()); }
+void *hak_new_slow(size_t size) {
+    caller from = CALLER();
+    void *block = hak_malloc_slow_from(size, from.address, from.stack);
+    return HAK_LIKELY(block != nullptr) ? block : handlers_or_throw(size, HAK_NEW_ALIGNMENT, from);
+}
+void *hak_new_aligned_slow(size_t size, size_t alignment) {
+    if (!is_power_of_two(alignment))
+        bad_alloc_throw(size);
+    caller from = CALLER();
+    void *block = block_try(size, alignment, from);
+    return HAK_LIKELY(block != nullptr) ? block : handlers_or_throw(size, alignment, from);
+}
 void *hak_new_nothrow_slow(size_t size) { return block_or_null(size, HAK_NEW_ALIGNMENT, CALLER()); }
 void *hak_new_aligned_nothrow_slow(size_t size, size_t alignment) { return block_or_null(size, alignment, CALLER()); }

@@ -532,7 +532,7 @@ void *hak_visit_any(size_t bytes, struct hak_heap *heap, unsigned index) {
     return visit_plain(bytes, heap, index);
 }
 
-/* Its usual way calls nothing, so that it needs no stack: all else is a tail call. The class is not split. */
+/* Its usual way calls nothing: all else is a tail call. The class is not split. */
 void *hak_visit(size_t bytes, struct hak_heap *heap, unsigned class_index) {
     HAK_ASSERT(class_index > 0 && class_index < HAK_CLASS_COUNT && !heap->bin[class_index].word);
     if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) return visit_due(bytes, heap, class_index);
