@@ -115,6 +115,7 @@ void hak_bin_put_back(struct hak_heap *heap, unsigned shelf_index) {
 }
 
 HAK_COLD void hak_event_make_room(struct hak_heap *heap, size_t count) {
+    enum { MUCH_BYTES = 128 << 10 }; /* worth a slab's end and a cut each time */
     if (!hak_span_next_is_clean(count)) return;
     heap->may_make_room = 0;
     for (unsigned index = 1; index < hak_shelf_end(heap); index++) {
@@ -122,7 +123,8 @@ HAK_COLD void hak_event_make_room(struct hak_heap *heap, size_t count) {
         struct hak_row *row = shelf->current;
         if (!row || hak_row_out(row) != 0 || hak_load_relaxed(&row->slab->counted_pages) == 0) continue;
         uint64_t *made_room = &heap->made_room[index / 64], bit = UINT64_C(1) << index % 64;
-        if (*made_room & bit) continue;
+        size_t counted_bytes = (size_t)hak_load_relaxed(&row->slab->counted_pages) << row->slab->page_shift;
+        if ((*made_room & bit) && counted_bytes < MUCH_BYTES) continue;
         heap->may_make_room = 1;
         if (hak_slab_class(row->slab)->granules < count || !hak_slab_claim(row->slab)) continue;
         *made_room |= bit;
