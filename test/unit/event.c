@@ -303,6 +303,24 @@ static void classes_that_take_turns_have_slabs_of_their_own(void **state) {
     AUDIT();
 }
 
+/* Where each holds much in its turn, one slab serves all: else they keep each other's pages up to the bound. */
+static void classes_that_hold_much_in_their_turn_make_room_each_time(void **state) {
+    (void)state;
+    static const unsigned classes[] = { 56, 60, 64 };
+    enum { CLASSES = sizeof classes / sizeof *classes, TURNS = 30, COUNT = 200 };
+    struct hak_heap *heap = heap_make();
+    hak_purge_spans(0);
+    for (unsigned i = 0; i < CLASSES; i++) class_is_common(heap, classes[i]);
+    uint64_t released = heap->counters.n[HAK_C_slab_released];
+    for (unsigned turn = 0; turn < TURNS; turn++) {
+        for (unsigned i = 0; i < COUNT; i++) blocks[i] = block_take(heap, classes[turn % CLASSES]);
+        for (unsigned i = 0; i < COUNT; i++) block_give(heap, blocks[i]);
+    }
+    assert_true(heap->counters.n[HAK_C_slab_released] - released >= TURNS / 2);
+    heap_end(heap);
+    AUDIT();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(full_slab_returns_after_an_eighth_is_freed),
@@ -314,6 +332,7 @@ int main(void) {
         cmocka_unit_test(a_slab_is_looked_at_again_below_an_eighth),
         cmocka_unit_test(a_slab_in_use_that_holds_nothing_makes_room),
         cmocka_unit_test(classes_that_take_turns_have_slabs_of_their_own),
+        cmocka_unit_test(classes_that_hold_much_in_their_turn_make_room_each_time),
         cmocka_unit_test(an_end_that_meets_a_claim_is_put_off),
         cmocka_unit_test(a_bins_word_goes_back_to_its_slab),
         cmocka_unit_test(lists_keep_every_slab_that_was_pushed),
