@@ -179,7 +179,7 @@ HAK_INLINE void *malloc_middle(size_t bytes, struct hak_heap *heap, unsigned cla
 
 /* There is mail: strangers may have freed the block, which its owner had freed before. */
 static HAK_NOINLINE void *malloc_middle_looked(size_t bytes, struct hak_heap *heap, unsigned class_index, unsigned count) {
-    hak_middle_look(hak_middle_of(heap, class_index)->block[count - 1]);
+    hak_middle_look_last(hak_middle_of(heap, class_index), count);
     return malloc_middle(bytes, heap, class_index, count);
 }
 
@@ -283,35 +283,34 @@ static HAK_NOINLINE void free_large(struct hak_granule *record, void *block) {
     if (HAK_UNLIKELY(!is_kept)) large_ended(heap, record);
 }
 
-static HAK_NOINLINE void free_further(void *block) {
-    if (!block) return;
-    if (HAK_UNLIKELY(!hak_region_holds(block))) {
-        if (!hak_outside_give(block) && !hak_front_watched_free(block)) hak_misuse("free", block);
-        return;
-    }
-    struct hak_granule *record = hak_granule_at(hak_granule_of(block));
-    struct hak_heap *owner = hak_load_acquire(&record->owner), *self = hak_self;
+/* Not in the window. */
+static HAK_NOINLINE void free_outside(void *block) {
+    if (block && !hak_outside_give(block) && !hak_front_watched_free(block)) hak_misuse("free", block);
+}
+
+/* Another heap's, or misuse: a record that holds a block of the program does not change. */
+static HAK_NOINLINE void free_strange(void *block, const struct hak_granule *record, struct hak_heap *owner) {
+    struct hak_heap *self = hak_self;
     if (HAK_UNLIKELY(owner == NULL || owner == self)) hak_misuse("free", block);
-    unsigned __int128 product = (unsigned __int128)(uint64_t)((char *)block - record->start) * record->reciprocal;
-    if (HAK_UNLIKELY((uint64_t)product >= record->reciprocal)) {
+    uint64_t rest, index = hak_multiply((uint64_t)((char *)block - record->start), &record->reciprocal, &rest);
+    if (HAK_UNLIKELY(rest >= record->reciprocal)) {
         if (owner != HAK_WATCHED || !hak_front_watched_free(block)) hak_misuse("free", block);
         return;
     }
     if (!hak_heap_is_none(self)) hak_fork_check(self);
-    hak_stranger_free(self, record, (unsigned)(product >> 64)); /* a block past the last is free for ever */
+    hak_stranger_free(self, record, (unsigned)index); /* a block past the last is free for ever */
 }
 
 HAK_NOINLINE void hak_free_other(void *block, struct hak_granule *record) {
-    struct hak_heap *heap = hak_self;
-    if (HAK_LIKELY(hak_load_relaxed(&record->owner) == hak_slab_owner_mark(heap, HAK_SMALL_CLASS_MAX + 1)))
-        hak_middle_free(heap, block, record, "free");
-    else if (HAK_LIKELY(hak_load_acquire(&record->owner) == HAK_LARGE)) free_large(record, block);
-    else free_further(block);
+    struct hak_heap *heap = hak_self, *owner = hak_load_acquire(&record->owner);
+    if (HAK_LIKELY(owner == hak_slab_owner_mark(heap, HAK_SMALL_CLASS_MAX + 1))) hak_middle_free(heap, block, record, "free");
+    else if (HAK_LIKELY(owner == HAK_LARGE)) free_large(record, block);
+    else free_strange(block, record, owner);
 }
 
 HAK_NOINLINE void hak_free_slow(void *block) {
     if (HAK_LIKELY(hak_region_holds(block))) hak_free_other(block, hak_granule_at(hak_granule_of(block)));
-    else free_further(block);
+    else free_outside(block);
 }
 
 HAK_NOINLINE void hak_free_event(void *block) {

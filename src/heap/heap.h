@@ -257,6 +257,8 @@ void hak_middle_flush(struct hak_heap *heap);
 
 /* The block is about to go out: one that strangers freed, too, and nobody has read it yet, ends the program. */
 void hak_middle_look(const void *block);
+struct hak_middle;
+void hak_middle_look_last(const struct hak_middle *middle, unsigned count); /* at the block that hak_middle_take() hands out */
 
 /* The block of a class above 1 KiB that was freed last, one of `count` (not 0); *is_sample: the sampler wants it. Fork:
  * count first, then it is out. */

@@ -56,6 +56,8 @@ void hak_mail_left(struct hak_heap *self) {
 static void notify(struct hak_heap *self, struct hak_slab *slab) {
     uint32_t epoch = hak_load_relaxed(&hak_epoch);
     if (atomic_load(&slab->mailed) == epoch) return; /* seq_cst: whoever makes it 0 will read the word behind that */
+    struct hak_heap *likely = hak_load_relaxed(&slab->owner);
+    if (HAK_LIKELY(likely != NULL)) hak_prefetch_write(&likely->mail); /* comes while `mailed` does */
     /* seq_cst both: pairs with slab_make(), which writes owner and then reads mailed */
     if (atomic_exchange(&slab->mailed, epoch) == epoch) return;
     struct hak_heap *owner = atomic_load(&slab->owner);
@@ -75,12 +77,6 @@ static HAK_COLD __attribute__((noreturn)) void given_twice(const struct hak_slab
     hak_slab_misuse("free", row->start + ((size_t)(word - row->word) * 64 + hak_word_first(bits)) * row->block_bytes);
 }
 
-/* How many lines the strangers' word of these blocks lies behind the owner's; the header's place says where both are. */
-static unsigned behind_of(size_t granule, const struct hak_slab *slab, const hak_atomic_u64 *word) {
-    uintptr_t meta = (uintptr_t)(slab - granule % HAK_CHUNK_GRANULES);
-    return hak_lines_behind((uintptr_t)word - meta);
-}
-
 void hak_given_taken(struct hak_heap *heap, const struct hak_row *row, uint32_t count) {
     hak_given_sum(&heap->given_sum, -hak_given_bytes(count, HAK_BATCH_BYTES / row->block_bytes));
     if (hak_load_relaxed(&row->slab->settled)) hak_slab_settle(row->slab, 0);
@@ -97,8 +93,10 @@ static void give(struct hak_heap *self, struct hak_slab *slab, hak_atomic_u64 *w
     if (HAK_UNLIKELY(own)) given_twice(slab, word, own);
     /* release: the program's last writes to the blocks; acquire: who finds 0 goes on to the header; seq_cst: then `mailed`
      * is read. The owner writes `mailed` and then reads the word: one of the two sees the other. */
-    uint64_t old = atomic_fetch_or(hak_slab_remote_word(word, behind), mask);
-    if (HAK_UNLIKELY(old & mask)) given_twice(slab, word, old & mask);
+    hak_atomic_u64 *remote = hak_slab_remote_word(word, behind);
+    uint64_t old = 0; /* a guess: a load first would have the line come for reading, and come again */
+    while (!atomic_compare_exchange_weak(remote, &old, old | mask))
+        if (HAK_UNLIKELY(old & mask)) given_twice(slab, word, old & mask);
     if (old == 0) notify(self, slab);
 }
 
@@ -130,9 +128,11 @@ static HAK_NOINLINE void batch_begin(struct hak_heap *self, struct hak_batch *ba
     size_t granule = hak_granule_of(record->start);
     struct hak_slab *slab = hak_slab_at(granule);
     unsigned room = room_for(record);
-    unsigned behind = behind_of(granule, slab, word);
+    unsigned behind = hak_slab_behind(granule, word);
     if (batch->mask) batch_flush(self, batch);
     if (room <= 2) {
+        hak_prefetch_write(hak_slab_remote_word(word, behind));
+        __builtin_prefetch(slab);
         give(self, slab, word, behind, bit);
         given(self, 1, room);
         return;
@@ -153,8 +153,7 @@ void hak_stranger_free(struct hak_heap *self, const struct hak_granule *record, 
     uint64_t bit = UINT64_C(1) << block % 64;
     if (hak_heap_is_none(self)) {
         size_t granule = hak_granule_of(record->start);
-        struct hak_slab *slab = hak_slab_at(granule);
-        give(self, slab, word, behind_of(granule, slab, word), bit);
+        give(self, hak_slab_at(granule), word, hak_slab_behind(granule, word), bit);
         return;
     }
     HAK_COUNT(&self->counters, free_stranger, 1);

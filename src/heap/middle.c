@@ -38,11 +38,24 @@ void hak_middle_collect(struct hak_heap *heap, struct hak_slab *slab) {
     }
 }
 
-HAK_NOINLINE void hak_middle_look(const void *block) {
+/* The strangers' word of a block that its owner freed, and the block's bit there. */
+HAK_INLINE const hak_atomic_u64 *strangers_word(const void *block, uint64_t *bit) {
     const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
-    const struct hak_row *row = hak_row_of(record->words);
-    size_t index = (size_t)((const char *)block - row->start) / row->block_bytes;
-    if (HAK_UNLIKELY(hak_load_relaxed(&hak_slab_remote(row->slab)[index / 64]) >> index % 64 & 1)) hak_slab_misuse("free", block);
+    uint64_t rest, index = hak_multiply((uint64_t)((const char *)block - record->start), &record->reciprocal, &rest);
+    *bit = UINT64_C(1) << index % 64;
+    hak_atomic_u64 *word = &record->words[index / 64];
+    return hak_slab_remote_word(word, hak_slab_behind(hak_granule_of(record->start), word));
+}
+
+void hak_middle_look(const void *block) {
+    uint64_t bit;
+    if (HAK_UNLIKELY(hak_load_relaxed(strangers_word(block, &bit)) & bit)) hak_slab_misuse("free", block);
+}
+
+HAK_NOINLINE void hak_middle_look_last(const struct hak_middle *middle, unsigned count) {
+    uint64_t bit;
+    hak_middle_look(middle->block[count - 1]);
+    if (count > 1) __builtin_prefetch(strangers_word(middle->block[count - 2], &bit)); /* the next; a line that others write */
 }
 
 static void row_free(struct hak_heap *heap, struct hak_row *row, unsigned index) {

@@ -189,7 +189,7 @@ static HAK_COLD void *visit_middle(size_t bytes, struct hak_heap *heap, unsigned
     struct hak_middle *middle = hak_middle_of(heap, index);
     unsigned count = hak_middle_count(middle);
     bool is_sample;
-    if (HAK_UNLIKELY(hak_load_relaxed(&heap->mail) != 0)) hak_middle_look(middle->block[count - 1]);
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->mail) != 0)) hak_middle_look_last(middle, count);
     void *block = hak_middle_take(heap, middle, count, &is_sample);
     if (HAK_LIKELY(!is_sample)) return block;
     void *(*on_kept)(size_t, struct hak_heap *, unsigned, void *) = HAK_HOOK(kept);

@@ -113,6 +113,10 @@ HAK_INLINE hak_atomic_u64 *hak_slab_remote(const struct hak_slab *slab) {
 HAK_INLINE hak_atomic_u64 *hak_slab_remote_word(hak_atomic_u64 *owners_word, unsigned behind) {
     return (hak_atomic_u64 *)(void *)((char *)owners_word + behind * HAK_LINE - sizeof(struct hak_row));
 }
+/* That many lines, for a word of the slab that begins at `granule`: no header is read, which strangers write. */
+HAK_INLINE unsigned hak_slab_behind(size_t granule, const hak_atomic_u64 *owners_word) {
+    return hak_lines_behind((uintptr_t)owners_word - hak_meta_at(granule / HAK_CHUNK_GRANULES));
+}
 HAK_INLINE char *hak_slab_start(const struct hak_slab *slab) { return hak_granule_address(hak_slab_granule(slab)); }
 HAK_INLINE const struct hak_class *hak_slab_class(const struct hak_slab *slab) {
     return &hak_classes[slab->class_index];
