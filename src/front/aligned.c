@@ -95,7 +95,7 @@ HAK_NOINLINE void hak_free_sized_slow(void *block, size_t bytes) {
     if (!block) return;
     const struct hak_granule *record = hak_front_middle(block);
     if (record && bytes - 1 < HAK_SLAB_BLOCK_BYTES_MAX && hak_front_has_class(record, bytes)) {
-        hak_middle_free(hak_self, block, record, "free_sized");
+        hak_middle_free(block, record, hak_self, "free_sized");
         return;
     }
     hak_check_size("free_sized", block, bytes);

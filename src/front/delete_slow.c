@@ -13,7 +13,7 @@ static const char name[] = "delete";
 
 HAK_NOINLINE void hak_delete_other(void *block, struct hak_granule *record) {
     if (HAK_LIKELY(hak_load_relaxed(&record->owner) == hak_slab_owner_mark(hak_self, HAK_SMALL_CLASS_MAX + 1))) {
-        hak_middle_free(hak_self, block, record, name);
+        hak_middle_free(block, record, hak_self, name);
         return;
     }
     hak_find(name, block);
@@ -34,7 +34,7 @@ HAK_NOINLINE void hak_delete_sized_slow(void *block, size_t stated) {
     if (!block) return;
     const struct hak_granule *record = hak_front_middle(block);
     if (record && stated - 1 < HAK_SLAB_BLOCK_BYTES_MAX && hak_front_has_class(record, stated)) {
-        hak_middle_free(hak_self, block, record, name);
+        hak_middle_free(block, record, hak_self, name);
         return;
     }
     hak_check_size(name, block, stated);

@@ -183,22 +183,22 @@ static HAK_NOINLINE void *malloc_middle_looked(size_t bytes, struct hak_heap *he
     return malloc_middle(bytes, heap, class_index, count);
 }
 
+/* A block of its own: of the smallest class. */
+static HAK_NOINLINE void *malloc_nothing(void) { return hak_malloc_inline(1, hak_malloc_slow); }
+
 HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
     struct hak_heap *heap = hak_self;
     unsigned class_index = hak_class_small(bytes);
     if (bytes - 1 >= HAK_SMALL_BYTES_MAX) { /* its bin was not looked at yet */
-        if (HAK_UNLIKELY(bytes > HAK_SLAB_BLOCK_BYTES_MAX)) return malloc_large(bytes);
-        class_index = 1;
-        if (HAK_LIKELY(bytes != 0)) {
-            class_index = hak_heap_middle_class(heap, bytes);
-            struct hak_middle *middle = hak_middle_of(heap, class_index);
-            unsigned count = hak_middle_count(middle);
-            if (HAK_LIKELY(count != 0)) {
-                if (HAK_UNLIKELY(hak_load_relaxed(&heap->mail) != 0)) return malloc_middle_looked(bytes, heap, class_index, count);
-                return malloc_middle(bytes, heap, class_index, count);
-            }
-            if (!hak_heap_is_none(heap)) middle->state = 0;
+        if (HAK_UNLIKELY(bytes - 1 >= HAK_SLAB_BLOCK_BYTES_MAX)) return bytes ? malloc_large(bytes) : malloc_nothing();
+        class_index = hak_heap_middle_class(heap, bytes);
+        struct hak_middle *middle = hak_middle_of(heap, class_index);
+        unsigned count = hak_middle_count(middle);
+        if (HAK_LIKELY(count != 0)) {
+            if (HAK_UNLIKELY(hak_load_relaxed(&heap->mail) != 0)) return malloc_middle_looked(bytes, heap, class_index, count);
+            return malloc_middle(bytes, heap, class_index, count);
         }
+        if (!hak_heap_is_none(heap)) middle->state = 0;
         struct hak_bin *bin = &heap->bin[class_index];
         uint64_t word = bin->word;
         if (HAK_LIKELY(word != 0)) {
@@ -206,8 +206,7 @@ HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
             return bin->base + hak_word_first(word) * (size_t)hak_classes[class_index].block_bytes;
         }
         if (HAK_UNLIKELY(hak_heap_is_none(heap))) return malloc_first(bytes);
-        if (bytes != 0) return hak_visit(bytes, heap, class_index);
-        bytes = 1; /* a pool is found by its size */
+        return hak_visit(bytes, heap, class_index);
     }
     if (HAK_UNLIKELY(hak_load_relaxed(&heap->split) >> ((class_index - 1) & 63) & 1)) {
         if (HAK_UNLIKELY(hak_heap_is_none(heap))) return malloc_first(bytes);
@@ -303,7 +302,7 @@ static HAK_NOINLINE void free_strange(void *block, const struct hak_granule *rec
 
 HAK_NOINLINE void hak_free_other(void *block, struct hak_granule *record) {
     struct hak_heap *heap = hak_self, *owner = hak_load_acquire(&record->owner);
-    if (HAK_LIKELY(owner == hak_slab_owner_mark(heap, HAK_SMALL_CLASS_MAX + 1))) hak_middle_free(heap, block, record, "free");
+    if (HAK_LIKELY(owner == hak_slab_owner_mark(heap, HAK_SMALL_CLASS_MAX + 1))) hak_middle_free(block, record, heap, "free");
     else if (HAK_LIKELY(owner == HAK_LARGE)) free_large(record, block);
     else free_strange(block, record, owner);
 }

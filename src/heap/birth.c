@@ -156,7 +156,7 @@ static struct hak_heap *heap_new(void) {
     struct hak_heap *heap = heap_at(index);
     heap->index = index;
     for (unsigned i = 0; i < HAK_SMALL_CLASS_MAX; i++) heap->class_bytes[i] = (uint16_t)hak_classes[hak_class_small(16 * i + 1)].block_bytes;
-    if (index < HAK_HEAPS_ALONE) heap->middle_own = HAK_MIDDLE_ALL_OWN;
+    heap->middle_lent = index < HAK_HEAPS_ALONE ? 0 : HAK_CLASSES_LENT;
     return heap;
 }
 

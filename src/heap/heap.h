@@ -55,15 +55,20 @@ struct hak_pools { /* by class */
 
 /* The blocks above 1 KiB of one class that their owner freed last: heap/middle.c. */
 enum { HAK_MIDDLE_CLASSES = HAK_CLASS_COUNT - HAK_SMALL_CLASS_MAX - 1 };
-enum { HAK_MIDDLE_BLOCKS = 14, HAK_MIDDLE_RUN = 16, HAK_MIDDLE_ONE_RUN = UINT8_MAX + 1 };
+enum { HAK_MIDDLE_BLOCKS = 12, HAK_MIDDLE_TAGS = 16, HAK_MIDDLE_RUN = 16, HAK_MIDDLE_ONE_RUN = UINT8_MAX + 1 };
 struct hak_middle {
-    uint16_t state; /* how many there are; from bit 8 on, frees since the last malloc */
+    union {
+        uint16_t state; /* from bit 8 on, frees since the last malloc */
+        uint8_t count;  /* its low byte: how many there are */
+    };
     uint16_t block_bytes;
     uint32_t ahead;  /* as in hak_shelf */
     uint64_t handed; /* to the program, since the heap was born */
-    void *block[HAK_MIDDLE_BLOCKS]; /* NULL from count on */
+    uint8_t tag[HAK_MIDDLE_TAGS]; /* of each block, all compared at once by a free; 0 from count on */
+    void *block[HAK_MIDDLE_BLOCKS];
 };
 HAK_STATIC(sizeof(struct hak_middle) == 2 * HAK_LINE && (int)HAK_MIDDLE_BLOCKS < (int)HAK_MIDDLE_ONE_RUN);
+HAK_STATIC(offsetof(struct hak_middle, tag) % HAK_MIDDLE_TAGS == 0 && (int)HAK_MIDDLE_BLOCKS <= (int)HAK_MIDDLE_TAGS);
 HAK_STATIC((HAK_MIDDLE_RUN + 1) * HAK_MIDDLE_ONE_RUN + HAK_MIDDLE_BLOCKS <= UINT16_MAX && HAK_SLAB_BLOCK_BYTES_MAX <= UINT16_MAX);
 
 /* The spans of large blocks that their thread freed last, by size in granules: heap/kept.c. */
@@ -95,7 +100,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     int32_t clock_in, clock_step;        /* bytes until chores, a visit being HAK_VISIT_CLOCK; 0: something waits */
     int32_t clock_rest;                  /* what clock_in would be more by, if batches did not wait for the next visit */
     uint32_t batches;                    /* which batches hold something, or more, as bits */
-    uint64_t middle_own;                 /* bit c: class c above 1 KiB has slabs of its own; else its pair serves it (hak_class_serving) */
+    uint64_t middle_lent;                /* bit c: class c above 1 KiB has no slabs of its own, its pair serves it (hak_class_serving); 0: all have */
     int64_t free_sum;                    /* its part of hak_purge.free_bytes that is not added yet */
     int64_t given_sum;                   /* the same of hak_purge.given_bytes */
     uint64_t opened_bytes;               /* of slabs, that were handed out for the first time since the heap was made */
@@ -153,12 +158,11 @@ HAK_INLINE bool hak_heap_is_gone(const struct hak_heap *heap) { return heap == &
 
 /* What is free of each class adds up by the heap, what a larger block wastes by the block: the first two heaps have all classes. */
 enum { HAK_HEAPS_ALONE = 2 };
-#define HAK_MIDDLE_ALL_OWN UINT64_MAX
 
 /* The class of a size above 1 KiB, or its pair. */
 HAK_INLINE unsigned hak_heap_middle_class(const struct hak_heap *heap, size_t bytes) {
     HAK_STATIC((int)HAK_MIDDLE_CLASSES <= 64);
-    return hak_class_serving(hak_class_of(bytes), heap->middle_own);
+    return hak_class_serving(hak_class_of(bytes), heap->middle_lent);
 }
 
 /* --- classes and pools: shelf_index below is a class's, or hak_pool_of() a small class --- */
@@ -244,10 +248,11 @@ HAK_INLINE struct hak_middle *hak_middle_of(struct hak_heap *heap, unsigned clas
     return middle;
 }
 HAK_INLINE unsigned hak_middle_count(const struct hak_middle *middle) {
-    return (uint8_t)__atomic_load_n(&middle->state, __ATOMIC_RELAXED);
+    HAK_STATIC(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+    return __atomic_load_n(&middle->count, __ATOMIC_RELAXED);
 }
 /* The owner frees a block; misuse of `function`, if no live one starts there. */
-void hak_middle_free(struct hak_heap *heap, char *block, const struct hak_granule *record, const char *function);
+void hak_middle_free(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function);
 /* Is the block free, and kept here? */
 bool hak_middle_has(struct hak_heap *heap, unsigned class_index, const void *block);
 /* Before the slab takes in what strangers gave back: a block that both they and the owner freed ends the program. */
@@ -257,18 +262,17 @@ void hak_middle_flush(struct hak_heap *heap);
 
 /* The block is about to go out: one that strangers freed, too, and nobody has read it yet, ends the program. */
 void hak_middle_look(const void *block);
-struct hak_middle;
 void hak_middle_look_last(const struct hak_middle *middle, unsigned count); /* at the block that hak_middle_take() hands out */
 
 /* The block of a class above 1 KiB that was freed last, one of `count` (not 0); *is_sample: the sampler wants it. Fork:
  * count first, then it is out. */
 HAK_INLINE void *hak_middle_take(struct hak_heap *heap, struct hak_middle *middle, unsigned count, bool *is_sample) {
-    void **place = &middle->block[count - 1];
-    __atomic_store_n(&middle->state, (uint16_t)(count - 1), __ATOMIC_RELEASE); /* the run ends */
+    unsigned last = count - 1;
+    __atomic_store_n(&middle->state, (uint16_t)last, __ATOMIC_RELEASE); /* the run ends */
     hak_owner_add(&middle->handed, 1);
     heap->free_sum -= middle->block_bytes;
-    void *block = *place;
-    *place = NULL;
+    void *block = middle->block[last];
+    middle->tag[last] = 0;
     *is_sample = hak_owner_passes_u32(&middle->ahead, 1);
     return block;
 }

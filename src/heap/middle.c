@@ -20,12 +20,33 @@
 /* More was freed than taken since the last look: is the bound broken? */
 enum { SUM_MAX = 256 << 10 };
 
-bool hak_middle_has(struct hak_heap *heap, unsigned class_index, const void *block) {
-    if (!hak_class_is_middle(class_index)) return false;
-    const struct hak_middle *middle = hak_middle_of(heap, class_index);
-    for (uint32_t i = 0; i < HAK_MIDDLE_BLOCKS; i++)
+/* The highest byte of a product with the golden ratio (Knuth, The Art of Computer Programming 3, 6.4): neighbours differ. */
+HAK_INLINE uint8_t tag_of(const void *block) { return (uint8_t)((uint32_t)(uintptr_t)block * UINT32_C(0x9e3779b9) >> 24); }
+
+/* One free in twenty of those of a full dozen, or fewer, has the tag of another block. */
+HAK_INLINE bool tags_have(const struct hak_middle *middle, uint8_t tag) {
+    typedef uint8_t tags_of_16 __attribute__((vector_size(HAK_MIDDLE_TAGS)));
+    tags_of_16 all = { tag, tag, tag, tag, tag, tag, tag, tag, tag, tag, tag, tag, tag, tag, tag, tag };
+    tags_of_16 equal = (tags_of_16)(all == *(const tags_of_16 *)(const void *)middle->tag);
+#if defined(__SSE2__)
+    typedef char chars_of_16 __attribute__((vector_size(HAK_MIDDLE_TAGS)));
+    return __builtin_ia32_pmovmskb128((chars_of_16)equal) != 0;
+#else
+    typedef uint64_t two_words __attribute__((vector_size(HAK_MIDDLE_TAGS)));
+    two_words words = (two_words)equal;
+    return (words[0] | words[1]) != 0;
+#endif
+}
+
+static HAK_NOINLINE bool is_kept(const struct hak_middle *middle, const void *block) {
+    for (unsigned i = hak_middle_count(middle); i-- > 0;)
         if (middle->block[i] == block) return true;
     return false;
+}
+
+bool hak_middle_has(struct hak_heap *heap, unsigned class_index, const void *block) {
+    if (!hak_class_is_middle(class_index)) return false;
+    return is_kept(hak_middle_of(heap, class_index), block);
 }
 
 void hak_middle_collect(struct hak_heap *heap, struct hak_slab *slab) {
@@ -71,7 +92,7 @@ static void flush_class(struct hak_heap *heap, struct hak_middle *middle) {
     for (unsigned count; (count = hak_middle_count(middle)) > 0;) {
         char *block = middle->block[--count];
         __atomic_store_n(&middle->state, (uint16_t)(middle->state - 1), __ATOMIC_RELEASE);
-        middle->block[count] = NULL;
+        middle->tag[count] = 0;
         hak_free_note_in(&heap->free_sum, -(int64_t)middle->block_bytes);
         const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
         struct hak_row *row = hak_row_of(record->words);
@@ -87,6 +108,7 @@ void hak_middle_take_back(struct hak_heap *heap, unsigned class_index, void *blo
     struct hak_middle *middle = hak_middle_of(heap, class_index);
     unsigned count = hak_middle_count(middle);
     middle->block[count] = block;
+    middle->tag[count] = tag_of(block);
     __atomic_store_n(&middle->state, (uint16_t)(count + 1), __ATOMIC_RELEASE);
     hak_owner_add(&middle->handed, -UINT64_C(1));
     heap->free_sum += middle->block_bytes;
@@ -108,18 +130,11 @@ static HAK_NOINLINE void free_to_row(struct hak_heap *heap, struct hak_row *row,
     if ((heap->clock_in -= (int32_t)bytes) <= 0) chores(heap);
 }
 
-/* Few values at a time, or it saves six registers: what can be settled is settled at once, by branches never taken. */
-void hak_middle_free(struct hak_heap *heap, char *block, const struct hak_granule *record, const char *function) {
+/* Few values at a time and tail calls only, or it saves registers: what can be settled is settled at once, by branches never taken. */
+HAK_INLINE void free_untagged(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function, uint8_t tag) {
     hak_atomic_u64 *words = record->words;
     struct hak_row *row = hak_row_of(words);
     struct hak_middle *middle = hak_middle_of(heap, row->class_index);
-    /* all of them: how many there are is anybody's guess, that none is this one is not */
-    void **kept = middle->block;
-    HAK_STATIC(HAK_MIDDLE_BLOCKS == 14);
-#define IS(i) HAK_UNLIKELY(kept[i] == block)
-    if (IS(0) || IS(1) || IS(2) || IS(3) || IS(4) || IS(5) || IS(6) || IS(7) || IS(8) || IS(9) || IS(10) || IS(11) || IS(12) || IS(13))
-        hak_slab_misuse(function, block);
-#undef IS
     uint64_t rest, index = hak_multiply((uint64_t)(block - row->start), &record->reciprocal, &rest);
     if (HAK_UNLIKELY(rest >= record->reciprocal)) hak_slab_misuse(function, block);
     if (HAK_UNLIKELY(hak_word_has(hak_load_relaxed(&words[index / 64]), index))) hak_slab_misuse(function, block);
@@ -129,8 +144,20 @@ void hak_middle_free(struct hak_heap *heap, char *block, const struct hak_granul
         return;
     }
     middle->block_bytes = (uint16_t)bytes;
+    middle->tag[count] = tag;
     middle->block[count] = block;
     __atomic_store_n(&middle->state, (uint16_t)(state + HAK_MIDDLE_ONE_RUN + 1), __ATOMIC_RELEASE); /* a forked child finds a block for each */
     heap->free_sum += bytes;
     if (HAK_UNLIKELY((heap->free_sum > SUM_MAX) | ((heap->clock_in -= HAK_VISIT_CLOCK / 16) <= 0))) chores(heap);
+}
+
+static HAK_NOINLINE void free_tagged(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function) {
+    if (HAK_UNLIKELY(is_kept(hak_middle_of(heap, hak_row_of(record->words)->class_index), block))) hak_slab_misuse(function, block);
+    free_untagged(block, record, heap, function, tag_of(block));
+}
+
+void hak_middle_free(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function) {
+    uint8_t tag = tag_of(block);
+    if (HAK_UNLIKELY(tags_have(hak_middle_of(heap, hak_row_of(record->words)->class_index), tag))) free_tagged(block, record, heap, function);
+    else free_untagged(block, record, heap, function, tag);
 }

@@ -173,7 +173,7 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
     /* its pages are resident, and the class has filled a slab before: no first touch to save up, unless
      * pages are counted: for classes that it serves, too */
     bool is_few = hak_load_relaxed(&hak_rare_blocks) == HAK_RARE_BLOCKS &&
-                  (heap->middle_own == HAK_MIDDLE_ALL_OWN || !hak_class_is_pair(index));
+                  (heap->middle_lent == 0 || !hak_class_is_pair(index));
     if (slab->whole && is_few && shelf->handed > hak_slab_class(slab)->capacity) slab->frontier = UINT16_MAX;
     bool claimed;
     void *block = take(heap, hak_slab_row(slab), &claimed);
@@ -216,7 +216,7 @@ static unsigned exact_of(size_t bytes, unsigned index) {
 static bool has_pair(unsigned exact) { return hak_class_is_middle(exact) && hak_class_pair(exact) != exact; }
 
 static void class_grew(struct hak_heap *heap, unsigned exact) {
-    if (has_pair(exact)) heap->middle_own |= UINT64_C(1) << (exact - HAK_SMALL_CLASS_MAX - 1);
+    if (has_pair(exact)) heap->middle_lent &= ~(UINT64_C(1) << (exact - HAK_SMALL_CLASS_MAX - 1));
     /* release: a forked child finds the bit with it; the bit alone is healed by a visit */
     __atomic_store_n(&hak_shelf_of(heap, exact)->rare, HAK_RARE_GREW, __ATOMIC_RELEASE);
 }
@@ -233,14 +233,14 @@ static void rare_grew(struct hak_heap *heap, size_t bytes, unsigned index, uint6
 
 /* What a class opens slowly earns it nothing. At its thread's end a class above 4 KiB that has nothing to hand out is served by its pair again. */
 void hak_visit_forget(struct hak_heap *heap, bool is_end) {
-    if (heap->middle_own == HAK_MIDDLE_ALL_OWN) return;
+    if (heap->middle_lent == 0) return;
     for (unsigned c = HAK_SMALL_CLASS_MAX + 1; c < HAK_CLASS_COUNT; c++) {
         struct hak_shelf *shelf = &heap->shelf[c];
-        uint64_t own = UINT64_C(1) << (c - HAK_SMALL_CLASS_MAX - 1);
-        if (heap->middle_own & own) {
+        uint64_t lent = UINT64_C(1) << (c - HAK_SMALL_CLASS_MAX - 1) & HAK_CLASSES_LENT;
+        if (!(heap->middle_lent & lent)) {
             if (!is_end || shelf->current || shelf->partial) continue; /* while it runs, all its slabs may be full */
             shelf->rare = 0;
-            __atomic_store_n(&heap->middle_own, heap->middle_own & ~own, __ATOMIC_RELEASE); /* second, as in class_grew() */
+            __atomic_store_n(&heap->middle_lent, heap->middle_lent | lent, __ATOMIC_RELEASE); /* second, as in class_grew() */
         } else if (shelf->rare >= RARE_PAGE && shelf->rare < HAK_RARE_OFTEN) {
             shelf->rare -= RARE_PAGE;
         }

@@ -77,15 +77,16 @@ HAK_INLINE unsigned hak_class_of(size_t bytes) {
     return HAK_SMALL_CLASS_MAX + 1 + 8 * (exponent - 10) + (unsigned)((bytes - 1) >> (exponent - 3)) - 8;
 }
 
-/* Above 4 KiB, the one that serves the class in a heap that holds little of it: four to a doubling. The others are their own, as are those
- * of `own`, bits from the first class above 1 KiB on. No branch: sizes come in any order. */
-HAK_INLINE unsigned hak_class_serving(unsigned middle_class, uint64_t own) {
-    enum { FIRST = HAK_SMALL_CLASS_MAX + 1, TO_4_KIB = 0xffff };
+/* The class that serves a class above 1 KiB: its own, or the next of those of `lent`, bits from the first class above 1 KiB on. No branch:
+ * sizes come in any order. In a heap that holds little, every second class above 4 KiB is lent: four to a doubling. */
+#define HAK_CLASSES_LENT (~UINT64_C(0xffff))
+HAK_INLINE unsigned hak_class_serving(unsigned middle_class, uint64_t lent) {
+    enum { FIRST = HAK_SMALL_CLASS_MAX + 1 };
     unsigned middle = middle_class - FIRST;
-    return FIRST + (middle | (unsigned)(~(own | TO_4_KIB) >> middle & 1));
+    return FIRST + (middle | (unsigned)(lent >> middle & 1));
 }
 HAK_INLINE unsigned hak_class_pair(unsigned class_index) {
-    return class_index > HAK_SMALL_CLASS_MAX ? hak_class_serving(class_index, 0) : class_index;
+    return class_index > HAK_SMALL_CLASS_MAX ? hak_class_serving(class_index, HAK_CLASSES_LENT) : class_index;
 }
 HAK_INLINE bool hak_class_is_pair(unsigned shelf_index) { /* of another one */
     return hak_class_is_middle(shelf_index) && hak_class_pair(shelf_index - 1) == shelf_index;
