@@ -34,9 +34,8 @@ HAK_EXPORT void *memalign(size_t align, size_t bytes) {
         errno = EINVAL;
         return NULL;
     }
-    size_t power = 16; /* as glibc: any alignment, rounded up to a power of two */
-    while (power < align) power <<= 1;
-    return hak_front_aligned(power, bytes);
+    if (align <= 16) return hak_malloc_inline(bytes, hak_malloc_slow);
+    return hak_front_aligned((size_t)2 << hak_word_last(align - 1), bytes); /* as glibc: any alignment, rounded up to a power of two */
 }
 
 HAK_EXPORT void *aligned_alloc(size_t align, size_t bytes) {
@@ -93,9 +92,10 @@ void hak_check_size(const char *function, const void *block, size_t stated) {
 
 HAK_NOINLINE void hak_free_sized_slow(void *block, size_t bytes) {
     if (!block) return;
-    const struct hak_granule *record = hak_front_middle(block);
+    unsigned middle_class;
+    const struct hak_granule *record = hak_front_middle(block, &middle_class);
     if (record && bytes - 1 < HAK_SLAB_BLOCK_BYTES_MAX && hak_front_has_class(record, bytes)) {
-        hak_middle_free(block, record, hak_self, "free_sized");
+        hak_middle_free(block, record, hak_self, "free_sized", middle_class);
         return;
     }
     hak_check_size("free_sized", block, bytes);

@@ -12,8 +12,9 @@
 static const char name[] = "delete";
 
 HAK_NOINLINE void hak_delete_other(void *block, struct hak_granule *record) {
-    if (HAK_LIKELY(hak_load_relaxed(&record->owner) == hak_slab_owner_mark(hak_self, HAK_SMALL_CLASS_MAX + 1))) {
-        hak_middle_free(block, record, hak_self, name);
+    unsigned middle_class = hak_slab_owners_middle(hak_self, hak_load_relaxed(&record->owner));
+    if (HAK_LIKELY(middle_class != 0)) {
+        hak_middle_free(block, record, hak_self, name, middle_class);
         return;
     }
     hak_find(name, block);
@@ -32,9 +33,10 @@ HAK_NOINLINE void hak_delete_slow(void *block) {
 
 HAK_NOINLINE void hak_delete_sized_slow(void *block, size_t stated) {
     if (!block) return;
-    const struct hak_granule *record = hak_front_middle(block);
+    unsigned middle_class;
+    const struct hak_granule *record = hak_front_middle(block, &middle_class);
     if (record && stated - 1 < HAK_SLAB_BLOCK_BYTES_MAX && hak_front_has_class(record, stated)) {
-        hak_middle_free(block, record, hak_self, name);
+        hak_middle_free(block, record, hak_self, name, middle_class);
         return;
     }
     hak_check_size(name, block, stated);

@@ -37,18 +37,18 @@ HAK_INLINE bool hak_front_has_class(const struct hak_granule *record, size_t byt
     return block_bytes == hak_classes[exact].block_bytes || block_bytes == hak_classes[hak_class_pair(exact)].block_bytes;
 }
 
-/* The record of a block above 1 KiB of the calling thread's own, for hak_middle_free(); NULL: of another kind. */
-HAK_INLINE const struct hak_granule *hak_front_middle(const void *block) {
+/* The record and class of a block above 1 KiB of the calling thread's own, for hak_middle_free(); NULL: of another kind. */
+HAK_INLINE const struct hak_granule *hak_front_middle(const void *block, unsigned *class_index) {
     if (HAK_UNLIKELY(!hak_region_holds(block))) return NULL;
     const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
-    bool is_own = hak_load_relaxed(&record->owner) == hak_slab_owner_mark(hak_self, HAK_SMALL_CLASS_MAX + 1);
-    return HAK_LIKELY(is_own) ? record : NULL;
+    *class_index = hak_slab_owners_middle(hak_self, hak_load_relaxed(&record->owner));
+    return HAK_LIKELY(*class_index != 0) ? record : NULL;
 }
 
 /* Is the block of this record free, and kept for the calling thread's next malloc? */
 HAK_INLINE bool hak_front_kept(const struct hak_granule *record, const void *block) {
-    return hak_load_relaxed(&record->owner) == hak_slab_owner_mark(hak_self, HAK_SMALL_CLASS_MAX + 1) &&
-           hak_middle_has(hak_self, hak_row_of(record->words)->class_index, block);
+    unsigned class_index = hak_slab_owners_middle(hak_self, hak_load_relaxed(&record->owner));
+    return class_index != 0 && hak_middle_has(hak_self, class_index, block);
 }
 
 /* --- api.c: who counts by named call sites; start.c sets them --- */

@@ -302,7 +302,8 @@ static HAK_NOINLINE void free_strange(void *block, const struct hak_granule *rec
 
 HAK_NOINLINE void hak_free_other(void *block, struct hak_granule *record) {
     struct hak_heap *heap = hak_self, *owner = hak_load_acquire(&record->owner);
-    if (HAK_LIKELY(owner == hak_slab_owner_mark(heap, HAK_SMALL_CLASS_MAX + 1))) hak_middle_free(block, record, heap, "free");
+    unsigned middle_class = hak_slab_owners_middle(heap, owner);
+    if (HAK_LIKELY(middle_class != 0)) hak_middle_free(block, record, heap, "free", middle_class);
     else if (HAK_LIKELY(owner == HAK_LARGE)) free_large(record, block);
     else free_strange(block, record, owner);
 }

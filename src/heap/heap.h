@@ -251,8 +251,8 @@ HAK_INLINE unsigned hak_middle_count(const struct hak_middle *middle) {
     HAK_STATIC(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
     return __atomic_load_n(&middle->count, __ATOMIC_RELAXED);
 }
-/* The owner frees a block; misuse of `function`, if no live one starts there. */
-void hak_middle_free(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function);
+/* The owner frees a block of this class; misuse of `function`, if no live one starts there. */
+void hak_middle_free(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function, unsigned class_index);
 /* Is the block free, and kept here? */
 bool hak_middle_has(struct hak_heap *heap, unsigned class_index, const void *block);
 /* Before the slab takes in what strangers gave back: a block that both they and the owner freed ends the program. */

@@ -131,16 +131,15 @@ static HAK_NOINLINE void free_to_row(struct hak_heap *heap, struct hak_row *row,
 }
 
 /* Few values at a time and tail calls only, or it saves registers: what can be settled is settled at once, by branches never taken. */
-HAK_INLINE void free_untagged(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function, uint8_t tag) {
+HAK_INLINE void free_untagged(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function,
+                              struct hak_middle *middle, uint8_t tag) {
     hak_atomic_u64 *words = record->words;
-    struct hak_row *row = hak_row_of(words);
-    struct hak_middle *middle = hak_middle_of(heap, row->class_index);
-    uint64_t rest, index = hak_multiply((uint64_t)(block - row->start), &record->reciprocal, &rest);
+    uint64_t rest, index = hak_multiply((uint64_t)(block - record->start), &record->reciprocal, &rest);
     if (HAK_UNLIKELY(rest >= record->reciprocal)) hak_slab_misuse(function, block);
     if (HAK_UNLIKELY(hak_word_has(hak_load_relaxed(&words[index / 64]), index))) hak_slab_misuse(function, block);
-    uint32_t state = middle->state, count = state & (HAK_MIDDLE_ONE_RUN - 1), bytes = row->block_bytes;
+    uint32_t state = middle->state, count = state & (HAK_MIDDLE_ONE_RUN - 1), bytes = hak_row_of(words)->block_bytes;
     if (HAK_UNLIKELY((count == HAK_MIDDLE_BLOCKS) | (state >= HAK_MIDDLE_RUN * HAK_MIDDLE_ONE_RUN))) {
-        free_to_row(heap, row, index);
+        free_to_row(heap, hak_row_of(words), index);
         return;
     }
     middle->block_bytes = (uint16_t)bytes;
@@ -151,13 +150,15 @@ HAK_INLINE void free_untagged(char *block, const struct hak_granule *record, str
     if (HAK_UNLIKELY((heap->free_sum > SUM_MAX) | ((heap->clock_in -= HAK_VISIT_CLOCK / 16) <= 0))) chores(heap);
 }
 
-static HAK_NOINLINE void free_tagged(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function) {
-    if (HAK_UNLIKELY(is_kept(hak_middle_of(heap, hak_row_of(record->words)->class_index), block))) hak_slab_misuse(function, block);
-    free_untagged(block, record, heap, function, tag_of(block));
+static HAK_NOINLINE void free_tagged(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function,
+                                     struct hak_middle *middle) {
+    if (HAK_UNLIKELY(is_kept(middle, block))) hak_slab_misuse(function, block);
+    free_untagged(block, record, heap, function, middle, tag_of(block));
 }
 
-void hak_middle_free(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function) {
+void hak_middle_free(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function, unsigned class_index) {
     uint8_t tag = tag_of(block);
-    if (HAK_UNLIKELY(tags_have(hak_middle_of(heap, hak_row_of(record->words)->class_index), tag))) free_tagged(block, record, heap, function);
-    else free_untagged(block, record, heap, function, tag);
+    struct hak_middle *middle = hak_middle_of(heap, class_index);
+    if (HAK_UNLIKELY(tags_have(middle, tag))) free_tagged(block, record, heap, function, middle);
+    else free_untagged(block, record, heap, function, middle, tag);
 }

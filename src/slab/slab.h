@@ -121,10 +121,16 @@ HAK_INLINE char *hak_slab_start(const struct hak_slab *slab) { return hak_granul
 HAK_INLINE const struct hak_class *hak_slab_class(const struct hak_slab *slab) {
     return &hak_classes[slab->class_index];
 }
-/* What the records of a heap's slab name as owner. Blocks above 1 KiB name it with a mark, so that the fast free leaves
- * and the slow one may put the block back into the bin (heap/middle.c). */
+/* What the records of a heap's slab name as owner: the heap; of a class above 1 KiB with the class in the low bits, so that the fast free
+ * leaves and the slow one, which keeps the block (heap/middle.c), knows where before it has read the slab's row. */
 HAK_INLINE struct hak_heap *hak_slab_owner_mark(struct hak_heap *heap, unsigned class_index) {
-    return (struct hak_heap *)((uintptr_t)heap | hak_class_is_middle(class_index));
+    HAK_STATIC((int)(HAK_CLASS_COUNT - HAK_SMALL_CLASS_MAX) <= (int)HAK_LINE); /* a heap begins a line */
+    return (struct hak_heap *)((uintptr_t)heap + (hak_class_is_middle(class_index) ? class_index - HAK_SMALL_CLASS_MAX : 0));
+}
+/* The class, if a record's owner names this heap so; else 0. */
+HAK_INLINE unsigned hak_slab_owners_middle(const struct hak_heap *heap, const struct hak_heap *owner) {
+    uintptr_t mark = (uintptr_t)owner - (uintptr_t)heap;
+    return HAK_LIKELY(mark - 1 < HAK_LINE - 1) ? HAK_SMALL_CLASS_MAX + (unsigned)mark : 0;
 }
 
 /* The slab that a granule record with these words belongs to. */

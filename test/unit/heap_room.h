@@ -58,7 +58,7 @@ static inline void block_give(struct hak_heap *heap, void *block) {
         return;
     }
     if (slab->class_index > HAK_SMALL_CLASS_MAX) {
-        hak_middle_free(block, hak_granule_at(hak_granule_of(block)), heap, "free");
+        hak_middle_free(block, hak_granule_at(hak_granule_of(block)), heap, "free", slab_of(block)->class_index);
         hak_middle_flush(heap); /* what is kept is test/unit/middle.c's */
         return;
     }

@@ -10,7 +10,7 @@
 #include "rules/options.h"
 
 static void middle_give(struct hak_heap *heap, void *block) {
-    hak_middle_free(block, hak_granule_at(hak_granule_of(block)), heap, "free");
+    hak_middle_free(block, hak_granule_at(hak_granule_of(block)), heap, "free", slab_of(block)->class_index);
 }
 
 static void *middle_take(struct hak_heap *heap, unsigned class_index) {

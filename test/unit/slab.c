@@ -28,6 +28,8 @@ static void a_new_slab_is_all_free_and_known_to_every_granule(void **state) {
         for (unsigned i = 0; i < class->granules; i++) {
             struct hak_granule *record = hak_granule_at(granule + i);
             assert_ptr_equal(hak_load_relaxed(&record->owner), hak_slab_owner_mark(&heap, slab->class_index));
+            assert_int_equal(hak_slab_owners_middle(&heap, hak_load_relaxed(&record->owner)), c > HAK_SMALL_CLASS_MAX ? c : 0);
+            assert_int_equal(hak_slab_owners_middle(&other_heap, hak_load_relaxed(&record->owner)), 0);
             assert_ptr_equal(record->words, row->word);
             assert_ptr_equal(record->start, hak_slab_start(slab));
             assert_true(record->reciprocal == class->reciprocal);
