@@ -56,8 +56,6 @@ void hak_mail_left(struct hak_heap *self) {
 static void notify(struct hak_heap *self, struct hak_slab *slab) {
     uint32_t epoch = hak_load_relaxed(&hak_epoch);
     if (atomic_load(&slab->mailed) == epoch) return; /* seq_cst: whoever makes it 0 will read the word behind that */
-    struct hak_heap *likely = hak_load_relaxed(&slab->owner);
-    if (HAK_LIKELY(likely != NULL)) hak_prefetch_write(&likely->mail); /* comes while `mailed` does */
     /* seq_cst both: pairs with slab_make(), which writes owner and then reads mailed */
     if (atomic_exchange(&slab->mailed, epoch) == epoch) return;
     struct hak_heap *owner = atomic_load(&slab->owner);

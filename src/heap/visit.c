@@ -236,8 +236,8 @@ void hak_visit_forget(struct hak_heap *heap, bool is_end) {
     if (heap->middle_lent == 0) return;
     for (unsigned c = HAK_SMALL_CLASS_MAX + 1; c < HAK_CLASS_COUNT; c++) {
         struct hak_shelf *shelf = &heap->shelf[c];
-        uint64_t lent = UINT64_C(1) << (c - HAK_SMALL_CLASS_MAX - 1) & HAK_CLASSES_LENT;
-        if (!(heap->middle_lent & lent)) {
+        uint64_t lent = UINT64_C(1) << (c - HAK_SMALL_CLASS_MAX - 1);
+        if (has_pair(c) && !(heap->middle_lent & lent)) {
             if (!is_end || shelf->current || shelf->partial) continue; /* while it runs, all its slabs may be full */
             shelf->rare = 0;
             __atomic_store_n(&heap->middle_lent, heap->middle_lent | lent, __ATOMIC_RELEASE); /* second, as in class_grew() */

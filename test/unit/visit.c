@@ -133,6 +133,9 @@ static void above_4_kib_every_second_class_is_served_by_the_next_until_it_grows(
         assert_int_equal(pair, bytes > 4096 && (c - HAK_SMALL_CLASS_MAX) % 2 ? c + 1 : c);
         if (pair == c) {
             assert_int_equal(hak_heap_middle_class(heap, bytes), c);
+            for (unsigned i = 0; i < 3; i++) heap->shelf[c].rare += 1 << 24; /* slowly */
+            for (unsigned i = 0; i < 2; i++) hak_visit_forget(heap, i != 0);
+            assert_int_equal(heap->shelf[c].rare, 1 << 24);
             heap_end(heap);
             continue;
         }
