@@ -52,8 +52,8 @@ impl Terminal {
         std::thread::spawn(move || {
             let mut part = [0; 4096];
             while let Ok(length @ 1..) = from.read(&mut part) {
-                to.lock().unwrap().process(&part[..length]);
                 all.lock().unwrap().extend_from_slice(&part[..length]);
+                to.lock().unwrap().process(&part[..length]);
             }
         });
         Terminal { child, master, screen, bytes }
@@ -63,21 +63,31 @@ impl Terminal {
         self.screen.lock().unwrap().screen().contents()
     }
 
-    /// What is on the screen as soon as it is as wanted.
-    fn wait(&self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
+    /// Until the screen is as wanted. A drawing may come in parts: what belongs together is asked for together.
+    fn wait_screen(&self, otherwise: &str, is_wanted: impl Fn(&vt100::Screen) -> bool) {
         let until = Instant::now() + PATIENCE;
-        loop {
-            let text = self.text();
-            if is_there(&text) {
-                return text;
-            }
-            assert!(Instant::now() < until, "{what} does not come:\n{text}");
+        while !is_wanted(self.screen.lock().unwrap().screen()) {
+            assert!(Instant::now() < until, "{otherwise}:\n{}", self.text());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
+    /// What is on the screen as soon as it is as wanted.
+    fn wait(&self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
+        let text = std::cell::RefCell::new(String::new());
+        self.wait_screen(&format!("{what} does not come"), |screen| {
+            text.replace(screen.contents());
+            is_there(&text.borrow())
+        });
+        text.into_inner()
+    }
+
     fn wait_text(&self, wanted: &str) -> String {
-        self.wait(wanted, |text| text.contains(wanted))
+        self.wait_texts(&[wanted])
+    }
+
+    fn wait_texts(&self, wanted: &[&str]) -> String {
+        self.wait(&wanted.join(" and "), |text| wanted.iter().all(|one| text.contains(one)))
     }
 
     fn press(&mut self, keys: &str) {
@@ -98,7 +108,6 @@ impl Terminal {
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
-                std::thread::sleep(Duration::from_millis(100)); // its last bytes
                 return status;
             }
             assert!(Instant::now() < until, "it does not end:\n{}", self.text());
@@ -106,15 +115,15 @@ impl Terminal {
         }
     }
 
-    /// As a shell wants to find it: lines and echo, no other screen, the cursor seen.
+    /// As a shell wants to find it: lines and echo, no other screen, the cursor seen. What the command wrote last may
+    /// still be on its way to the emulator.
     fn assert_given_back(&self) {
         let mut modes: libc::termios = unsafe { std::mem::zeroed() };
         assert_eq!(unsafe { libc::tcgetattr(self.master.as_raw_fd(), &mut modes) }, 0);
         let wanted = libc::ICANON | libc::ECHO | libc::ISIG;
         assert_eq!(modes.c_lflag & wanted, wanted, "the terminal stays raw");
-        let parser = self.screen.lock().unwrap();
-        assert!(!parser.screen().alternate_screen(), "the other screen stays");
-        assert!(!parser.screen().hide_cursor(), "the cursor stays hidden");
+        self.wait_screen("the other screen stays", |screen| !screen.alternate_screen());
+        self.wait_screen("the cursor stays hidden", |screen| !screen.hide_cursor());
     }
 }
 
@@ -130,10 +139,9 @@ fn the_screen_draws_reacts_and_is_given_back() {
     let process = Sleeper::with(Some(publishing()), &[]);
     let other = Sleeper::with(Some(publishing()), &[]);
     let mut top = Terminal::start(&["top", "sleep", "-i", "0.2"], &[]);
-    let list = top.wait("the list", |text| text.contains(&process.pid()) && text.contains(&other.pid()));
-    assert!(list.contains("resident*") && list.contains("q quit"), "{list}");
+    top.wait_texts(&[&process.pid(), &other.pid(), "resident*", "q quit"]);
     top.press("?");
-    assert!(top.wait_text("Keys and words").contains("hold the picture"));
+    top.wait_texts(&["Keys and words", "hold the picture"]);
     top.press("x");
     top.wait("the help's end", |text| !text.contains("Keys and words"));
     // By pid, from the least, and only the one.
@@ -141,15 +149,14 @@ fn the_screen_draws_reacts_and_is_given_back() {
     top.press(&format!("/\x7f\x7f\x7f\x7f\x7f{}\r", process.pid()));
     top.wait("the filter", |text| text.contains(&process.pid()) && !text.contains(&other.pid()));
     top.press("\r");
-    let one = top.wait_text("does not record");
-    assert!(one.contains("[Call sites]") && one.contains("Resident"), "{one}");
+    top.wait_texts(&["does not record", "[Call sites]", "Resident"]);
     top.press("\t\t");
-    assert!(top.wait_text("[Counters]").contains("visit_new_slab"));
+    top.wait_texts(&["[Counters]", "visit_new_slab"]);
     top.resize(10, 50);
     top.wait("the small screen", |text| text.lines().count() <= 10 && text.contains("[Counters]"));
     top.resize(40, 140);
     top.wait("the large screen", |text| text.lines().count() == 40);
-    assert!(top.screen.lock().unwrap().screen().alternate_screen());
+    top.wait_screen("not on the other screen", vt100::Screen::alternate_screen);
     top.press("q");
     assert_eq!(top.end().code(), Some(0));
     top.assert_given_back();
@@ -162,13 +169,17 @@ fn what_is_begun_here_is_shown_and_ends_here() {
     top.wait_text("does not record");
     top.press("r");
     top.wait_text("records one in 512.0 KiB: 96 samples");
-    let text = top.wait_text("stand_in_pin");
-    assert!(text.contains("stand_in_leak"), "{text}");
+    top.wait_texts(&["stand_in_pin", "stand_in_leak"]);
     top.press("ssss");
-    let text = top.wait_text("site*");
-    assert!(text.find("stand_in_leak").unwrap() < text.find("stand_in_pin").unwrap(), "{text}");
+    let comes_first = |text: &str, one: &str, then: &str| match (text.find(one), text.find(then)) {
+        (Some(one), Some(then)) => one < then,
+        _ => false,
+    };
+    top.wait("the order by site", |text| {
+        text.contains("site*") && comes_first(text, "stand_in_leak", "stand_in_pin")
+    });
     top.press("i");
-    top.wait("the other way", |text| text.find("stand_in_pin") < text.find("stand_in_leak"));
+    top.wait("the other way", |text| comes_first(text, "stand_in_pin", "stand_in_leak"));
     let metrics = || output(&mut hakmem(&["metrics", "-p", &process.pid()])).1;
     assert!(metrics().contains("\nhakmem_recording 1\n"));
     top.press("\x03");
@@ -192,7 +203,7 @@ fn signals_and_panics_give_the_terminal_back() {
         let end = top.end();
         assert!(end.code() == Some(101) || end.signal() == Some(libc::SIGABRT), "{end:?}");
         top.assert_given_back();
-        assert!(top.text().contains("as the test wants it"), "{}", top.text());
+        top.wait_text("as the test wants it");
     }
 }
 
@@ -220,7 +231,7 @@ fn a_recording_begun_here_ends_with_signals_and_panics() {
         top.press("r");
         let end = top.end();
         assert!(end.code() == Some(101) || end.signal() == Some(libc::SIGABRT), "{end:?}");
-        assert!(top.text().contains("as the test wants it"), "{}", top.text());
+        top.wait_text("as the test wants it");
         assert!(!records(), "after a panic");
     }
 }
