@@ -8,13 +8,14 @@
 #include "front/delete_slow.h"
 
 #include "front/front.h"
+#include "heap/middle.h"
 
 static const char name[] = "delete";
 
 HAK_NOINLINE void hak_delete_other(void *block, struct hak_granule *record) {
-    unsigned middle_class = hak_slab_owners_middle(hak_self, hak_load_relaxed(&record->owner));
+    size_t middle_class = hak_slab_owners_middle(hak_self, hak_load_relaxed(&record->owner));
     if (HAK_LIKELY(middle_class != 0)) {
-        hak_middle_free(block, record, hak_self, name, middle_class);
+        hak_middle_free_inline(block, record, hak_self, name, middle_class);
         return;
     }
     hak_find(name, block);

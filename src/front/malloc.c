@@ -8,6 +8,7 @@
 #include "front/front.h"
 
 #include "heap/kept.h"
+#include "heap/middle.h"
 #include "heap/pool.h"
 #include "memory/outside.h"
 #include "memory/purge.h"
@@ -169,18 +170,22 @@ HAK_INLINE void *malloc_split(size_t bytes, struct hak_heap *heap, const void *a
     return malloc_bin(bytes, heap, &pool->bin[0], address, stack);
 }
 
-HAK_INLINE void *malloc_middle(size_t bytes, struct hak_heap *heap, unsigned class_index, unsigned count) {
-    bool is_sample;
-    void *block = hak_middle_take(heap, hak_middle_of(heap, class_index), count, &is_sample);
-    if (HAK_LIKELY(!is_sample)) return block;
+static HAK_NOINLINE void *malloc_middle_sample(size_t bytes, struct hak_heap *heap, void *block) {
     void *(*on_kept)(size_t, struct hak_heap *, unsigned, void *) = HAK_HOOK(kept);
-    return on_kept ? on_kept(bytes, heap, class_index, block) : block; /* nobody: 2^32 were taken */
+    return on_kept ? on_kept(bytes, heap, (unsigned)hak_heap_middle_class(heap, bytes), block) : block; /* nobody: 2^32 were taken */
+}
+
+HAK_INLINE void *malloc_middle(size_t bytes, struct hak_heap *heap, struct hak_middle *middle, unsigned count) {
+    bool is_sample;
+    void *block = hak_middle_take(heap, middle, count, &is_sample);
+    return HAK_LIKELY(!is_sample) ? block : malloc_middle_sample(bytes, heap, block);
 }
 
 /* There is mail: strangers may have freed the block, which its owner had freed before. */
-static HAK_NOINLINE void *malloc_middle_looked(size_t bytes, struct hak_heap *heap, unsigned class_index, unsigned count) {
-    hak_middle_look_last(hak_middle_of(heap, class_index), count);
-    return malloc_middle(bytes, heap, class_index, count);
+static HAK_NOINLINE void *malloc_middle_looked(size_t bytes, struct hak_heap *heap, struct hak_middle *middle) {
+    unsigned count = hak_middle_count(middle);
+    hak_middle_look_last(middle, count);
+    return malloc_middle(bytes, heap, middle, count);
 }
 
 /* A block of its own: of the smallest class. */
@@ -191,13 +196,14 @@ HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
     unsigned class_index = hak_class_small(bytes);
     if (bytes - 1 >= HAK_SMALL_BYTES_MAX) { /* its bin was not looked at yet */
         if (HAK_UNLIKELY(bytes - 1 >= HAK_SLAB_BLOCK_BYTES_MAX)) return bytes ? malloc_large(bytes) : malloc_nothing();
-        class_index = hak_heap_middle_class(heap, bytes);
-        struct hak_middle *middle = hak_middle_of(heap, class_index);
+        size_t middle_class = hak_heap_middle_class(heap, bytes);
+        struct hak_middle *middle = hak_middle_of(heap, middle_class);
         unsigned count = hak_middle_count(middle);
         if (HAK_LIKELY(count != 0)) {
-            if (HAK_UNLIKELY(hak_load_relaxed(&heap->mail) != 0)) return malloc_middle_looked(bytes, heap, class_index, count);
-            return malloc_middle(bytes, heap, class_index, count);
+            if (HAK_UNLIKELY(hak_load_relaxed(&heap->mail) != 0)) return malloc_middle_looked(bytes, heap, middle);
+            return malloc_middle(bytes, heap, middle, count);
         }
+        class_index = (unsigned)middle_class;
         if (!hak_heap_is_none(heap)) middle->state = 0;
         struct hak_bin *bin = &heap->bin[class_index];
         uint64_t word = bin->word;
@@ -302,8 +308,8 @@ static HAK_NOINLINE void free_strange(void *block, const struct hak_granule *rec
 
 HAK_NOINLINE void hak_free_other(void *block, struct hak_granule *record) {
     struct hak_heap *heap = hak_self, *owner = hak_load_acquire(&record->owner);
-    unsigned middle_class = hak_slab_owners_middle(heap, owner);
-    if (HAK_LIKELY(middle_class != 0)) hak_middle_free(block, record, heap, "free", middle_class);
+    size_t middle_class = hak_slab_owners_middle(heap, owner);
+    if (HAK_LIKELY(middle_class != 0)) hak_middle_free_inline(block, record, heap, "free", middle_class);
     else if (HAK_LIKELY(owner == HAK_LARGE)) free_large(record, block);
     else free_strange(block, record, owner);
 }

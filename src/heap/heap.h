@@ -69,6 +69,7 @@ struct hak_middle {
 };
 HAK_STATIC(sizeof(struct hak_middle) == 2 * HAK_LINE && (int)HAK_MIDDLE_BLOCKS < (int)HAK_MIDDLE_ONE_RUN);
 HAK_STATIC(offsetof(struct hak_middle, tag) % HAK_MIDDLE_TAGS == 0 && (int)HAK_MIDDLE_BLOCKS <= (int)HAK_MIDDLE_TAGS);
+HAK_STATIC(HAK_MIDDLE_TAGS == 16 && HAK_MIDDLE_RUN == 16); /* a bit each tells that they are reached: heap/middle.h */
 HAK_STATIC((HAK_MIDDLE_RUN + 1) * HAK_MIDDLE_ONE_RUN + HAK_MIDDLE_BLOCKS <= UINT16_MAX && HAK_SLAB_BLOCK_BYTES_MAX <= UINT16_MAX);
 
 /* The spans of large blocks that their thread freed last, by size in granules: heap/kept.c. */
@@ -160,7 +161,7 @@ HAK_INLINE bool hak_heap_is_gone(const struct hak_heap *heap) { return heap == &
 enum { HAK_HEAPS_ALONE = 2 };
 
 /* The class of a size above 1 KiB, or its pair. */
-HAK_INLINE unsigned hak_heap_middle_class(const struct hak_heap *heap, size_t bytes) {
+HAK_INLINE size_t hak_heap_middle_class(const struct hak_heap *heap, size_t bytes) {
     HAK_STATIC((int)HAK_MIDDLE_CLASSES <= 64);
     return hak_class_serving(hak_class_of(bytes), heap->middle_lent);
 }
@@ -241,9 +242,9 @@ void hak_visit_chores_due(struct hak_heap *heap);
 
 /* --- blocks above 1 KiB (heap/middle.c) --- */
 
-HAK_INLINE struct hak_middle *hak_middle_of(struct hak_heap *heap, unsigned class_index) {
+HAK_INLINE struct hak_middle *hak_middle_of(struct hak_heap *heap, size_t class_index) {
     size_t offset = offsetof(struct hak_heap, middle) - (HAK_SMALL_CLASS_MAX + 1) * sizeof(struct hak_middle);
-    struct hak_middle *middle = (struct hak_middle *)(void *)((char *)heap + offset + (size_t)class_index * sizeof *middle);
+    struct hak_middle *middle = (struct hak_middle *)(void *)((char *)heap + class_index * sizeof *middle + offset);
     __asm__("" : "+r"(middle)); /* one register: gcc would make each field's address of heap and class again */
     return middle;
 }
@@ -271,8 +272,8 @@ HAK_INLINE void *hak_middle_take(struct hak_heap *heap, struct hak_middle *middl
     __atomic_store_n(&middle->state, (uint16_t)last, __ATOMIC_RELEASE); /* the run ends */
     hak_owner_add(&middle->handed, 1);
     heap->free_sum -= middle->block_bytes;
-    void *block = middle->block[last];
     middle->tag[last] = 0;
+    void *block = middle->block[last];
     *is_sample = hak_owner_passes_u32(&middle->ahead, 1);
     return block;
 }

@@ -12,31 +12,9 @@
  * Rejected:  remembering the addresses of blocks that are free in their row, and taking them by the claim: three
  *            times the instructions. Putting freed blocks into the bin: as many, and only for one word of one slab.
  */
-#include "heap/heap.h"
+#include "heap/middle.h"
 
-#include "base/multiply.h"
 #include "memory/purge.h"
-
-/* More was freed than taken since the last look: is the bound broken? */
-enum { SUM_MAX = 256 << 10 };
-
-/* The highest byte of a product with the golden ratio (Knuth, The Art of Computer Programming 3, 6.4): neighbours differ. */
-HAK_INLINE uint8_t tag_of(const void *block) { return (uint8_t)((uint32_t)(uintptr_t)block * UINT32_C(0x9e3779b9) >> 24); }
-
-/* One free in twenty of those of a full dozen, or fewer, has the tag of another block. */
-HAK_INLINE bool tags_have(const struct hak_middle *middle, uint8_t tag) {
-    typedef uint8_t tags_of_16 __attribute__((vector_size(HAK_MIDDLE_TAGS)));
-    tags_of_16 all = { tag, tag, tag, tag, tag, tag, tag, tag, tag, tag, tag, tag, tag, tag, tag, tag };
-    tags_of_16 equal = (tags_of_16)(all == *(const tags_of_16 *)(const void *)middle->tag);
-#if defined(__SSE2__)
-    typedef char chars_of_16 __attribute__((vector_size(HAK_MIDDLE_TAGS)));
-    return __builtin_ia32_pmovmskb128((chars_of_16)equal) != 0;
-#else
-    typedef uint64_t two_words __attribute__((vector_size(HAK_MIDDLE_TAGS)));
-    two_words words = (two_words)equal;
-    return (words[0] | words[1]) != 0;
-#endif
-}
 
 static HAK_NOINLINE bool is_kept(const struct hak_middle *middle, const void *block) {
     for (unsigned i = hak_middle_count(middle); i-- > 0;)
@@ -108,57 +86,36 @@ void hak_middle_take_back(struct hak_heap *heap, unsigned class_index, void *blo
     struct hak_middle *middle = hak_middle_of(heap, class_index);
     unsigned count = hak_middle_count(middle);
     middle->block[count] = block;
-    middle->tag[count] = tag_of(block);
+    middle->tag[count] = hak_middle_tag(block);
     __atomic_store_n(&middle->state, (uint16_t)(count + 1), __ATOMIC_RELEASE);
     hak_owner_add(&middle->handed, -UINT64_C(1));
     heap->free_sum += middle->block_bytes;
 }
 
 /* Every so many bytes freed, less those taken again, and every so many frees, as if it were a visit. */
-static HAK_NOINLINE void chores(struct hak_heap *heap) {
+HAK_NOINLINE void hak_middle_chores(struct hak_heap *heap) {
     hak_free_flush(&heap->free_sum);
     if (hak_purge_over(0)) hak_middle_flush(heap);
     hak_visit_chores_due(heap);
 }
 
-static HAK_NOINLINE void free_to_row(struct hak_heap *heap, struct hak_row *row, uint64_t index) {
+HAK_NOINLINE void hak_middle_free_to_row(struct hak_heap *heap, struct hak_row *row, uint64_t index) {
     uint32_t bytes = row->block_bytes; /* before: the slab may end */
     struct hak_middle *middle = hak_middle_of(heap, row->class_index);
     row_free(heap, row, (unsigned)index);
     if (middle->state < HAK_MIDDLE_RUN * HAK_MIDDLE_ONE_RUN) middle->state = (uint16_t)(middle->state + HAK_MIDDLE_ONE_RUN);
     else flush_class(heap, middle); /* nobody takes any: what is kept would keep its slabs from ending */
-    if ((heap->clock_in -= (int32_t)bytes) <= 0) chores(heap);
+    if ((heap->clock_in -= (int32_t)bytes) <= 0) hak_middle_chores(heap);
 }
 
-/* Few values at a time and tail calls only, or it saves registers: what can be settled is settled at once, by branches never taken. */
-HAK_INLINE void free_untagged(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function,
-                              struct hak_middle *middle, uint8_t tag) {
-    hak_atomic_u64 *words = record->words;
-    uint64_t rest, index = hak_multiply((uint64_t)(block - record->start), &record->reciprocal, &rest);
-    if (HAK_UNLIKELY(rest >= record->reciprocal)) hak_slab_misuse(function, block);
-    if (HAK_UNLIKELY(hak_word_has(hak_load_relaxed(&words[index / 64]), index))) hak_slab_misuse(function, block);
-    uint32_t state = middle->state, count = state & (HAK_MIDDLE_ONE_RUN - 1), bytes = hak_row_of(words)->block_bytes;
-    if (HAK_UNLIKELY((count == HAK_MIDDLE_BLOCKS) | (state >= HAK_MIDDLE_RUN * HAK_MIDDLE_ONE_RUN))) {
-        free_to_row(heap, hak_row_of(words), index);
-        return;
-    }
-    middle->block_bytes = (uint16_t)bytes;
-    middle->tag[count] = tag;
-    middle->block[count] = block;
-    __atomic_store_n(&middle->state, (uint16_t)(state + HAK_MIDDLE_ONE_RUN + 1), __ATOMIC_RELEASE); /* a forked child finds a block for each */
-    heap->free_sum += bytes;
-    if (HAK_UNLIKELY((heap->free_sum > SUM_MAX) | ((heap->clock_in -= HAK_VISIT_CLOCK / 16) <= 0))) chores(heap);
-}
+HAK_COLD void hak_middle_misuse(const char *function, const void *block) { hak_slab_misuse(function, block); }
 
-static HAK_NOINLINE void free_tagged(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function,
-                                     struct hak_middle *middle) {
+HAK_NOINLINE void hak_middle_free_tagged(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function,
+                                         struct hak_middle *middle) {
     if (HAK_UNLIKELY(is_kept(middle, block))) hak_slab_misuse(function, block);
-    free_untagged(block, record, heap, function, middle, tag_of(block));
+    hak_middle_free_untagged(block, record, heap, function, middle, hak_middle_tag(block));
 }
 
 void hak_middle_free(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function, unsigned class_index) {
-    uint8_t tag = tag_of(block);
-    struct hak_middle *middle = hak_middle_of(heap, class_index);
-    if (HAK_UNLIKELY(tags_have(middle, tag))) free_tagged(block, record, heap, function, middle);
-    else free_untagged(block, record, heap, function, middle, tag);
+    hak_middle_free_inline(block, record, heap, function, class_index);
 }

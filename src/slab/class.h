@@ -80,13 +80,13 @@ HAK_INLINE unsigned hak_class_of(size_t bytes) {
 /* The class that serves a class above 1 KiB: its own, or the next of those of `lent`, bits from the first class above 1 KiB on. No branch:
  * sizes come in any order. In a heap that holds little, every second class above 4 KiB is lent: four to a doubling. */
 #define HAK_CLASSES_LENT (~UINT64_C(0xffff))
-HAK_INLINE unsigned hak_class_serving(unsigned middle_class, uint64_t lent) {
+HAK_INLINE size_t hak_class_serving(unsigned middle_class, uint64_t lent) {
     enum { FIRST = HAK_SMALL_CLASS_MAX + 1 };
-    unsigned middle = middle_class - FIRST;
-    return FIRST + (middle | (unsigned)(lent >> middle & 1));
+    size_t middle = middle_class - FIRST;
+    return (middle | (lent >> middle & 1)) + FIRST;
 }
 HAK_INLINE unsigned hak_class_pair(unsigned class_index) {
-    return class_index > HAK_SMALL_CLASS_MAX ? hak_class_serving(class_index, HAK_CLASSES_LENT) : class_index;
+    return class_index > HAK_SMALL_CLASS_MAX ? (unsigned)hak_class_serving(class_index, HAK_CLASSES_LENT) : class_index;
 }
 HAK_INLINE bool hak_class_is_pair(unsigned shelf_index) { /* of another one */
     return hak_class_is_middle(shelf_index) && hak_class_pair(shelf_index - 1) == shelf_index;

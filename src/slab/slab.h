@@ -128,9 +128,9 @@ HAK_INLINE struct hak_heap *hak_slab_owner_mark(struct hak_heap *heap, unsigned 
     return (struct hak_heap *)((uintptr_t)heap + (hak_class_is_middle(class_index) ? class_index - HAK_SMALL_CLASS_MAX : 0));
 }
 /* The class, if a record's owner names this heap so; else 0. */
-HAK_INLINE unsigned hak_slab_owners_middle(const struct hak_heap *heap, const struct hak_heap *owner) {
+HAK_INLINE size_t hak_slab_owners_middle(const struct hak_heap *heap, const struct hak_heap *owner) {
     uintptr_t mark = (uintptr_t)owner - (uintptr_t)heap;
-    return HAK_LIKELY(mark - 1 < HAK_LINE - 1) ? HAK_SMALL_CLASS_MAX + (unsigned)mark : 0;
+    return HAK_LIKELY(mark - 1 < HAK_LINE - 1) ? (size_t)HAK_SMALL_CLASS_MAX + mark : 0;
 }
 
 /* The slab that a granule record with these words belongs to. */
