@@ -5,6 +5,7 @@
  *            hide a chunk. Who frees clears `used`, then reads the bit; who clears the bit reads `used` again after; all
  *            four are seq_cst, so that one of the two sees the other.
  * Measured:  malloc and free of 3 MB blocks at random in a heap of 16 GB: 8 to 14 us with hints where searches begin, 0.3 to 2 us with bits.
+ *            Spans that cross from chunk to chunk: docs/experiments.md.
  * Rejected:  free lists of spans by size: they need locks, and the lowest address first is what keeps the
  *            top of the window empty.
  */
@@ -215,7 +216,80 @@ static size_t take_there(size_t count, uint64_t allowed, size_t top, size_t *dir
     return HAK_NO_GRANULE;
 }
 
+/* Takes it if all of it is free: a loop of CASes, with rollback; a thread that vanishes here leaks what it took, once. */
+static bool take_at(size_t granule, size_t count, size_t *dirty_granules) {
+    size_t dirty = 0, end = granule + count;
+    for (size_t at = granule; at < end;) {
+        struct hak_chunk *chunk = hak_chunk_at(at / HAK_CHUNK_GRANULES);
+        unsigned first = (unsigned)(at % HAK_CHUNK_GRANULES);
+        unsigned part = end - at < HAK_CHUNK_GRANULES - first ? (unsigned)(end - at) : HAK_CHUNK_GRANULES - first;
+        uint64_t mask = hak_word_mask(first, part), used = hak_load_relaxed(&chunk->used);
+        do {
+            if (used & mask) {
+                if (at > granule) hak_span_give(granule, at - granule, HAK_SPAN_AS_IT_WAS);
+                return false;
+            }
+        } while (!hak_cas_weak(&chunk->used, &used, used | mask));
+        dirty += note_take(chunk, mask);
+        at += part;
+    }
+    *dirty_granules = dirty;
+    return true;
+}
+
+/* --- from one chunk into the next --- */
+
+static unsigned free_before(uint64_t used) { return used ? hak_word_first(used) : HAK_CHUNK_GRANULES; }
+static unsigned free_after(uint64_t used) { return used ? HAK_CHUNK_GRANULES - 1 - hak_word_last(used) : HAK_CHUNK_GRANULES; }
+
+/* From the free end of this chunk on, if as much is free in a row; behind the last come new ones. */
+static size_t take_across_from(size_t number, size_t count, size_t top, size_t *dirty_granules) {
+    unsigned after = free_after(hak_load_relaxed(&hak_chunk_at(number)->used));
+    size_t granule = (number + 1) * HAK_CHUNK_GRANULES - after, free = after;
+    if (after == 0) return HAK_NO_GRANULE;
+    while (free < count && ++number < top) {
+        if (!is_ready(number)) return HAK_NO_GRANULE;
+        uint64_t used = hak_load_relaxed(&hak_chunk_at(number)->used);
+        free += free_before(used);
+        if (used && free < count) return HAK_NO_GRANULE;
+    }
+    if (free < count) {
+        size_t chunks = (count - free - 1) / HAK_CHUNK_GRANULES + 1;
+        if (chunks > hak_region.chunk_count - number || chunks_reach(number, chunks) != HAK_READY) return HAK_NO_GRANULE;
+    }
+    return take_at(granule, count, dirty_granules) ? granule : HAK_NO_GRANULE;
+}
+
+/* Blocks of some MiB do not fill a chunk: without this the rest of it is for smaller ones only. Of the chunks that the span lies in one has at
+ * least half of it, or is free as a whole. */
+static size_t take_across(size_t count, size_t *dirty_granules) {
+    enum { TRIES = 64 };
+    size_t top = hak_load_acquire(&hak_chunk_top);
+    unsigned k = size_of(count < 2 * HAK_CHUNK_GRANULES ? (count + 1) / 2 : HAK_CHUNK_GRANULES), tries = 0;
+    for (size_t number = room_next(0, k, top); number < top && tries < TRIES; number = room_next(number + 1, k, top)) {
+        if (!is_ready(number)) continue;
+        uint64_t used = hak_load_relaxed(&hak_chunk_at(number)->used);
+        size_t granule = HAK_NO_GRANULE;
+        if (!hak_word_runs(~used, least[k])) {
+            room_clear(number, k);
+            continue;
+        }
+        tries++;
+        if (free_before(used) && number > 0 && is_ready(number - 1)) granule = take_across_from(number - 1, count, top, dirty_granules);
+        if (granule == HAK_NO_GRANULE) granule = take_across_from(number, count, top, dirty_granules);
+        if (granule != HAK_NO_GRANULE) return granule;
+    }
+    return HAK_NO_GRANULE;
+}
+
+/* From the free end of the chunk before, if it has one, into new chunks or a run that begins at this one. */
+static size_t take_before(size_t number, size_t count, size_t top, size_t *dirty_granules) {
+    return number > 0 && is_ready(number - 1) ? take_across_from(number - 1, count, top, dirty_granules) : HAK_NO_GRANULE;
+}
+
 enum { TURNS_MAX = 200 };
+/* What a thread keeps for itself (heap/kept.h) lies in one chunk. */
+enum { ACROSS_MORE_THAN = 32 };
 
 /* From some former top up to here all chunks are foreign, for good: without it each malloc that fails walks the whole window. The top
  * itself stays, for the sweep walks up to it. */
@@ -231,6 +305,10 @@ static size_t take_small(size_t count, size_t align, size_t *dirty_granules) {
     uint64_t allowed = align > 1 ? hak_word_multiples((unsigned)align) : ~UINT64_C(0);
     size_t top = hak_load_acquire(&hak_chunk_top);
     size_t granule = take_there(count, allowed, top, dirty_granules);
+    if (granule == HAK_NO_GRANULE && align == 1 && count > ACROSS_MORE_THAN) {
+        granule = take_across(count, dirty_granules);
+        if (granule == HAK_NO_GRANULE) granule = take_before(top, count, top, dirty_granules);
+    }
     if (granule != HAK_NO_GRANULE) return granule;
     /* New chunks, past those in other hands and foreign ones; `refused` by the kernel ends it. A chunk has room for many threads:
      * one that somebody maps just now is waited for, some 20 ms at most; he may be gone. */
@@ -273,25 +351,6 @@ static uint64_t run_mask(size_t count, size_t i) {
     return hak_word_mask(0, left < HAK_CHUNK_GRANULES ? (unsigned)left : HAK_CHUNK_GRANULES);
 }
 
-static bool run_take_at(size_t number, size_t count, size_t *dirty_granules) {
-    size_t chunks = (count + HAK_CHUNK_GRANULES - 1) / HAK_CHUNK_GRANULES;
-    size_t dirty = 0;
-    for (size_t i = 0; i < chunks; i++) {
-        struct hak_chunk *chunk = hak_chunk_at(number + i);
-        uint64_t mask = run_mask(count, i);
-        uint64_t used = hak_load_relaxed(&chunk->used);
-        do {
-            if (used & mask) { /* roll back; a thread that vanishes here leaks what it took, once */
-                if (i) hak_span_give(number * HAK_CHUNK_GRANULES, i * HAK_CHUNK_GRANULES, HAK_SPAN_AS_IT_WAS);
-                return false;
-            }
-        } while (!hak_cas_weak(&chunk->used, &used, used | mask));
-        dirty += note_take(chunk, mask);
-    }
-    *dirty_granules = dirty;
-    return true;
-}
-
 static bool run_in_the_way(size_t number, uint64_t mask, size_t top) {
     return number < top && hak_unit_ready(number) && (hak_load_relaxed(&hak_chunk_at(number)->used) & mask) != 0;
 }
@@ -301,7 +360,8 @@ static size_t take_run(size_t count, size_t align, size_t *dirty_granules) {
     size_t step = align > HAK_CHUNK_GRANULES ? align / HAK_CHUNK_GRANULES : 1;
     uintptr_t base_chunk = hak_window.base / HAK_CHUNK_BYTES;
     unsigned k = size_of(count < HAK_CHUNK_GRANULES ? count : HAK_CHUNK_GRANULES); /* the first chunk's part */
-    size_t number = 0;
+    size_t number = 0, granule = align == 1 ? take_across(count, dirty_granules) : HAK_NO_GRANULE;
+    if (granule != HAK_NO_GRANULE) return granule;
     for (;;) {
         size_t top = hak_load_acquire(&hak_chunk_top), i = chunks;
         number = hak_round_up(base_chunk + room_next(number, k, top), step) - base_chunk;
@@ -310,9 +370,11 @@ static size_t take_run(size_t count, size_t align, size_t *dirty_granules) {
         while (i > 0 && !run_in_the_way(number + i - 1, run_mask(count, i - 1), top)) i--;
         if (i > 0 && k == SIZES - 1 && run_in_the_way(number, ~UINT64_C(0), top)) room_clear(number, k);
         if (i == 0) {
+            granule = align == 1 ? take_before(number, count, top, dirty_granules) : HAK_NO_GRANULE;
+            if (granule != HAK_NO_GRANULE) return granule;
             enum hak_ready ready = chunks_reach(number, chunks);
             if (ready == HAK_READY_REFUSED) return HAK_NO_GRANULE;
-            if (ready == HAK_READY && run_take_at(number, count, dirty_granules)) return number * HAK_CHUNK_GRANULES;
+            if (ready == HAK_READY && take_at(number * HAK_CHUNK_GRANULES, count, dirty_granules)) return number * HAK_CHUNK_GRANULES;
             i = 1; /* something foreign, or somebody was faster */
         }
         number += i;
@@ -352,6 +414,7 @@ size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules) {
 
 size_t hak_span_take_dense(size_t count) {
     size_t dirty_granules, granule = span_take(count, 1, &dirty_granules);
+    HAK_ASSERT(count <= ACROSS_MORE_THAN);
     if (granule == HAK_NO_GRANULE || dirty_granules == count) return granule;
     struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
     uint64_t mask = hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES), (unsigned)count);
@@ -407,21 +470,8 @@ HAK_COLD bool hak_span_extend(size_t granule, size_t count, size_t more) {
     size_t end = granule + count, last = end + more;
     size_t number = (end - 1) / HAK_CHUNK_GRANULES, chunks = (last - 1) / HAK_CHUNK_GRANULES + 1 - number;
     if (last > hak_region.chunk_count * HAK_CHUNK_GRANULES || chunks_reach(number, chunks) != HAK_READY) return false;
-    for (size_t at = end; at < last;) {
-        number = at / HAK_CHUNK_GRANULES;
-        unsigned first = (unsigned)(at % HAK_CHUNK_GRANULES);
-        unsigned part = last - at < HAK_CHUNK_GRANULES - first ? (unsigned)(last - at) : HAK_CHUNK_GRANULES - first;
-        uint64_t mask = hak_word_mask(first, part);
-        uint64_t used = hak_load_relaxed(&hak_chunk_at(number)->used);
-        do {
-            if (used & mask) {
-                if (at > end) hak_span_give(end, at - end, HAK_SPAN_AS_IT_WAS);
-                return false;
-            }
-        } while (!hak_cas_weak(&hak_chunk_at(number)->used, &used, used | mask));
-        note_take(hak_chunk_at(number), mask);
-        at += part;
-    }
+    size_t dirty_granules;
+    if (!take_at(end, more, &dirty_granules)) return false;
     if (hak_region_map_pieces(end, more) != HAK_READY) {
         give_unmapped(end, more);
         return false;

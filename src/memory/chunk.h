@@ -93,15 +93,15 @@ HAK_INLINE void hak_chunk_forget_absent(struct hak_chunk *chunk, uint64_t mask) 
 /* Chunks from this one on were never used; below, some may not be ready (hak_unit_ready). */
 extern hak_atomic_u64 hak_chunk_top;
 
-/* Takes `count` granules in a row, the first at a multiple of `align` (a power of two); up to 64 of them lie
- * in one chunk, more begin at a chunk's start. They are committed; *dirty_granules says how many may be resident
+/* Takes `count` granules in a row, the first at a multiple of `align` (a power of two); up to 32 of them lie
+ * in one chunk, and where `align` is not 1 up to 64, and more begin at a chunk's start. They are committed; *dirty_granules says how many may be resident
  * (0: all read as zeros). HAK_NO_GRANULE when there is no room or the kernel refuses. */
 size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules);
 
 /* Would that be, of up to 64 granules, memory of which nothing is resident? A guess: others take and give meanwhile. */
 bool hak_span_next_is_clean(size_t count);
 
-/* The same for a slab: up to 64 granules, possibly in huge pages. Its pages are used one by one, and who does that says which of
+/* The same for a slab: up to 32 granules, possibly in huge pages. Its pages are used one by one, and who does that says which of
  * them are touched again (hak_chunk_take_gone), and takes over which are absent (hak_chunk_forget_absent). What of it became
  * resident by a huge page is dirty and blank. */
 size_t hak_span_take_dense(size_t count);

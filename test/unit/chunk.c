@@ -24,14 +24,14 @@ static int start(void **state) {
 static int64_t used(void) { return hak_load_relaxed(&hak_purge.used_granules); }
 static int64_t free_bytes(void) { return hak_load_relaxed(&hak_purge.free_bytes); }
 
-static void a_span_of_up_to_64_granules_lies_in_one_chunk(void **state) {
+static void a_span_of_up_to_32_granules_lies_in_one_chunk(void **state) {
     (void)state;
     size_t granule[65], dirty;
     int64_t before = used();
     for (size_t count = 1; count <= 64; count++) {
         granule[count] = hak_span_take(count, 1, &dirty);
         assert_true(granule[count] != HAK_NO_GRANULE);
-        assert_true(granule[count] % HAK_CHUNK_GRANULES + count <= HAK_CHUNK_GRANULES);
+        if (count <= 32) assert_true(granule[count] % HAK_CHUNK_GRANULES + count <= HAK_CHUNK_GRANULES);
         memset(hak_granule_address(granule[count]), (int)count, count * HAK_GRANULE_BYTES);
     }
     assert_int_equal(used() - before, 64 * 65 / 2);
@@ -50,7 +50,7 @@ static void alignment_is_kept_for_spans_and_runs(void **state) {
             size_t dirty, other, granule = hak_span_take(count, align, &dirty), odd = hak_span_take(1, 1, &other);
             assert_true(granule != HAK_NO_GRANULE && odd != HAK_NO_GRANULE);
             assert_int_equal((uintptr_t)hak_granule_address(granule) % (align * HAK_GRANULE_BYTES), 0);
-            if (count > HAK_CHUNK_GRANULES) assert_int_equal(granule % HAK_CHUNK_GRANULES, 0);
+            if (count > HAK_CHUNK_GRANULES && align > 1) assert_int_equal(granule % HAK_CHUNK_GRANULES, 0);
             assert_true(odd < granule || odd >= granule + count);
             hak_span_give(granule, count, HAK_SPAN_AS_IT_WAS);
             hak_span_give(odd, 1, HAK_SPAN_AS_IT_WAS);
@@ -206,6 +206,92 @@ static void chunks_in_a_gap_are_used(void **state) {
     hak_span_give(next, ALIGN, HAK_SPAN_AS_IT_WAS);
 }
 
+static bool refuse_all(enum hak_os_call call) {
+    (void)call;
+    return true;
+}
+
+enum { CHUNK = HAK_CHUNK_GRANULES, FILLED_MAX = 1 << 16 };
+static struct {
+    size_t granule, count;
+} filled[FILLED_MAX];
+static size_t filled_count;
+
+static void fill_with(size_t granule, size_t count) {
+    assert_true(granule != HAK_NO_GRANULE && filled_count < FILLED_MAX);
+    filled[filled_count].granule = granule;
+    filled[filled_count++].count = count;
+}
+
+/* Takes all that is free below the top, and returns the first granule above. */
+static size_t fill_below_top(void) {
+    size_t dirty, end = hak_load_relaxed(&hak_chunk_top) * CHUNK, granule;
+    for (size_t count = CHUNK; count > 0; count /= 2) {
+        while ((granule = hak_span_take(count, count, &dirty)) < end) fill_with(granule, count);
+        hak_span_give(granule, count, HAK_SPAN_AS_IT_WAS);
+    }
+    size_t top = hak_load_relaxed(&hak_chunk_top) * CHUNK;
+    if (top > end) fill_with(hak_span_take(top - end, CHUNK, &dirty), top - end);
+    return top;
+}
+
+static void empty_below_top(void) {
+    while (filled_count > 0) {
+        filled_count--;
+        hak_span_give(filled[filled_count].granule, filled[filled_count].count, HAK_SPAN_AS_IT_WAS);
+    }
+}
+
+static void a_larger_span_goes_from_one_chunk_into_the_next(void **state) {
+    (void)state;
+    int64_t all = used();
+    size_t dirty, start = fill_below_top(), hole = start + CHUNK - 20, other;
+    assert_int_equal(hak_span_take(4 * CHUNK, CHUNK, &dirty), start);
+    hak_span_give(hole, 20 + 16, HAK_SPAN_CLEAN);
+    other = hak_span_take(37, 1, &dirty); /* one more than there are */
+    assert_true(other >= start + 4 * CHUNK);
+    hak_span_give(other, 37, HAK_SPAN_AS_IT_WAS);
+    other = hak_span_take(20, 1, &dirty); /* it would fit into the first; so small a one finds it there */
+    assert_int_equal(other, hole);
+    hak_span_give(other, 20, HAK_SPAN_AS_IT_WAS);
+    assert_int_equal(hak_span_take(4 * CHUNK, CHUNK, &dirty), start + 4 * CHUNK); /* nothing is left below the top but the hole */
+    int64_t before = used();
+    assert_int_equal(hak_span_take(36, 1, &dirty), hole);
+    assert_int_equal(dirty, 0);
+    assert_int_equal(used() - before, 36);
+    assert_int_equal(hak_load_relaxed(&hak_chunk_at(start / CHUNK)->used), ~UINT64_C(0));
+    assert_int_equal(hak_load_relaxed(&hak_chunk_at(start / CHUNK + 1)->used), ~UINT64_C(0));
+    memset(hak_granule_address(hole), 1, 36 * HAK_GRANULE_BYTES);
+    hak_span_give(hole, 36, HAK_SPAN_DIRTY);
+    other = hak_span_take(36, 2, &dirty); /* who wants it aligned gets it in one chunk */
+    assert_true(other >= start + 8 * CHUNK && other % CHUNK + 36 <= CHUNK);
+    hak_span_give(hole + 36, CHUNK - 16 + 7, HAK_SPAN_AS_IT_WAS); /* and a whole chunk, and a part of the next */
+    assert_int_equal(hak_span_take(20 + CHUNK + 7, 1, &dirty), hole);
+    assert_int_equal(dirty, 36);
+    hak_span_give(other, 36, HAK_SPAN_AS_IT_WAS);
+    hak_span_give(start, 8 * CHUNK, HAK_SPAN_AS_IT_WAS);
+    empty_below_top();
+    assert_int_equal(used(), all);
+}
+
+static void a_larger_span_begins_in_the_last_chunk_and_ends_in_new_ones(void **state) {
+    (void)state;
+    int64_t all = used();
+    size_t dirty, start = fill_below_top(), number = start / CHUNK;
+    while (hak_unit_ready(number) && hak_chunk_ready(number)) number++; /* mapped already, by other tests */
+    size_t count = number * CHUNK + 3 * CHUNK - start;
+    assert_int_equal(hak_span_take(10, 1, &dirty), start);
+    hak_os_fault = refuse_all;
+    assert_true(hak_span_take(count, 1, &dirty) == HAK_NO_GRANULE);
+    hak_os_fault = NULL;
+    assert_int_equal(hak_load_relaxed(&hak_chunk_at(start / CHUNK)->used), (UINT64_C(1) << 10) - 1);
+    assert_int_equal(hak_span_take(count, 1, &dirty), start + 10);
+    assert_int_equal(hak_load_relaxed(&hak_chunk_top), number + 4);
+    hak_span_give(start, 10 + count, HAK_SPAN_AS_IT_WAS);
+    empty_below_top();
+    assert_int_equal(used(), all);
+}
+
 static void what_cannot_be_had_takes_nothing(void **state) {
     (void)state;
     size_t dirty;
@@ -213,11 +299,6 @@ static void what_cannot_be_had_takes_nothing(void **state) {
     size_t all = hak_region.chunk_count * HAK_CHUNK_GRANULES;
     assert_true(hak_span_take(all + 1, 1, &dirty) == HAK_NO_GRANULE);
     assert_int_equal(used(), before);
-}
-
-static bool refuse_all(enum hak_os_call call) {
-    (void)call;
-    return true;
 }
 
 static void when_the_kernel_refuses_nothing_is_taken(void **state) {
@@ -358,7 +439,7 @@ static void all_room_below_the_top_is_found(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_span_of_up_to_64_granules_lies_in_one_chunk),
+        cmocka_unit_test(a_span_of_up_to_32_granules_lies_in_one_chunk),
         cmocka_unit_test(alignment_is_kept_for_spans_and_runs),
         cmocka_unit_test(what_was_written_is_dirty_and_what_went_back_is_clean),
         cmocka_unit_test(what_is_absent_of_a_free_granule_is_no_free_memory),
@@ -368,6 +449,8 @@ int main(void) {
         cmocka_unit_test(a_span_that_cannot_grow_wholly_does_not_grow_at_all),
         cmocka_unit_test(a_run_goes_round_what_is_in_its_way),
         cmocka_unit_test(chunks_in_a_gap_are_used),
+        cmocka_unit_test(a_larger_span_goes_from_one_chunk_into_the_next),
+        cmocka_unit_test(a_larger_span_begins_in_the_last_chunk_and_ends_in_new_ones),
         cmocka_unit_test(what_cannot_be_had_takes_nothing),
         cmocka_unit_test(when_the_kernel_refuses_nothing_is_taken),
         cmocka_unit_test(a_run_that_somebody_crosses_is_given_back_and_found_elsewhere),

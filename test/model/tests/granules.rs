@@ -119,14 +119,14 @@ impl World {
         }
     }
 
-    /// Both chunks as one span, or nothing.
-    fn take_run(&self) -> bool {
+    /// These granules of both chunks as one span, or nothing.
+    fn take_run(&self, parts: [usize; 2]) -> bool {
         for c in 0..2 {
-            if self.take(c, |used| if used == 0 { 3 } else { 0 }) == 0 {
+            if self.take(c, |used| if used & parts[c] == 0 { parts[c] } else { 0 }) == 0 {
                 match self.mutant {
                     RollbackForgets => {}
-                    RollbackGivesTooMuch => (0..=c).for_each(|c| self.give_used(c, 3)),
-                    _ => (0..c).for_each(|c| self.give_used(c, 3)),
+                    RollbackGivesTooMuch => (0..=c).for_each(|c| self.give_used(c, parts[c])),
+                    _ => (0..c).for_each(|c| self.give_used(c, parts[c])),
                 }
                 return false;
             }
@@ -195,13 +195,14 @@ fn purged_twice(mutant: Mutant) {
     nothing_is_used(&world);
 }
 
-/// Two threads want both chunks as one span, a third one granule of the second chunk.
-fn runs(mutant: Mutant) {
+/// Two threads want these granules of both chunks as one span (all; or the end of the first and the beginning of the second), a third one granule of the second chunk.
+fn runs<const FIRST: usize, const SECOND: usize>(mutant: Mutant) {
     let world = World::new(0, mutant);
     let run = |world: &World| {
-        if world.take_run() {
-            (0..2).for_each(|c| world.write_to(c, 3));
-            (0..2).for_each(|c| world.give_written(c, 3));
+        let parts = [FIRST, SECOND];
+        if world.take_run(parts) {
+            (0..2).for_each(|c| world.write_to(c, parts[c]));
+            (0..2).for_each(|c| world.give_written(c, parts[c]));
         }
     };
     let threads = [spawn(&world, run), spawn(&world, |world| world.take_write_give(1))];
@@ -218,7 +219,12 @@ fn no_granule_is_handed_out_twice_and_dirt_is_never_forgotten() {
 
 #[test]
 fn a_run_of_chunks_is_taken_whole_or_rolled_back() {
-    prove("granules: runs of chunks", Some(3), || runs(Right));
+    prove("granules: runs of chunks", Some(3), || runs::<3, 3>(Right));
+}
+
+#[test]
+fn a_span_from_one_chunk_into_the_next_is_taken_whole_or_rolled_back() {
+    prove("granules: from one chunk into the next", Some(3), || runs::<2, 1>(Right));
 }
 
 #[test]
@@ -231,6 +237,8 @@ fn mutants_are_refuted() {
     refute("granules: the purger takes nothing", RACE, || purged(PurgerTakesNothing));
     refute("granules: the purger clears dirty late", ZEROED, || purged(PurgerClearsDirtyLate));
     refute("granules: the purger gives too much", RACE, || purged_twice(PurgerGivesWhatItDidNotTake));
-    refute("granules: no rollback", "a granule is lost", || runs(RollbackForgets));
-    refute("granules: rollback of what was not taken", ZEROED, || runs(RollbackGivesTooMuch));
+    refute("granules: no rollback", "a granule is lost", || runs::<3, 3>(RollbackForgets));
+    refute("granules: no rollback across", "a granule is lost", || runs::<2, 1>(RollbackForgets));
+    refute("granules: rollback of what was not taken", ZEROED, || runs::<3, 3>(RollbackGivesTooMuch));
+    refute("granules: rollback across of what was not taken", ZEROED, || runs::<2, 1>(RollbackGivesTooMuch));
 }
