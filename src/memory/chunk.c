@@ -242,9 +242,11 @@ static bool take_at(size_t granule, size_t count, size_t *dirty_granules) {
 static unsigned free_before(uint64_t used) { return used ? hak_word_first(used) : HAK_CHUNK_GRANULES; }
 static unsigned free_after(uint64_t used) { return used ? HAK_CHUNK_GRANULES - 1 - hak_word_last(used) : HAK_CHUNK_GRANULES; }
 
-/* From the free end of this chunk on, if as much is free in a row; behind the last come new ones. */
+/* From the free end of this chunk on, if as much is free in a row; behind the last come new ones. What is longer than 8 MiB begins where a
+ * huge page may, or it would have one less: 6,000 faults instead of 2,500 in every_size/one, for 3% of its peak. */
 static size_t take_across_from(size_t number, size_t count, size_t top, size_t *dirty_granules) {
     unsigned after = free_after(hak_load_relaxed(&hak_chunk_at(number)->used));
+    if (count > 2 * HAK_CHUNK_GRANULES) after -= after % HAK_HALF_GRANULES;
     size_t granule = (number + 1) * HAK_CHUNK_GRANULES - after, free = after;
     if (after == 0) return HAK_NO_GRANULE;
     while (free < count && ++number < top) {
