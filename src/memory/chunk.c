@@ -217,7 +217,7 @@ static size_t take_there(size_t count, uint64_t allowed, size_t top, size_t *dir
 }
 
 /* Takes it if all of it is free: a loop of CASes, with rollback; a thread that vanishes here leaks what it took, once. */
-static bool take_at(size_t granule, size_t count, size_t *dirty_granules) {
+static HAK_COLD bool take_at(size_t granule, size_t count, size_t *dirty_granules) {
     size_t dirty = 0, end = granule + count;
     for (size_t at = granule; at < end;) {
         struct hak_chunk *chunk = hak_chunk_at(at / HAK_CHUNK_GRANULES);
@@ -244,7 +244,7 @@ static unsigned free_after(uint64_t used) { return used ? HAK_CHUNK_GRANULES - 1
 
 /* From the free end of this chunk on, if as much is free in a row; behind the last come new ones. What is longer than 8 MiB begins where a
  * huge page may, or it would have one less: 6,000 faults instead of 2,500 in every_size/one, for 3% of its peak. */
-static size_t take_across_from(size_t number, size_t count, size_t top, size_t *dirty_granules) {
+static HAK_COLD size_t take_across_from(size_t number, size_t count, size_t top, size_t *dirty_granules) {
     unsigned after = free_after(hak_load_relaxed(&hak_chunk_at(number)->used));
     if (count > 2 * HAK_CHUNK_GRANULES) after -= after % HAK_HALF_GRANULES;
     size_t granule = (number + 1) * HAK_CHUNK_GRANULES - after, free = after;
@@ -264,7 +264,7 @@ static size_t take_across_from(size_t number, size_t count, size_t top, size_t *
 
 /* Blocks of some MiB do not fill a chunk: without this the rest of it is for smaller ones only. Of the chunks that the span lies in one has at
  * least half of it, or is free as a whole. */
-static size_t take_across(size_t count, size_t *dirty_granules) {
+static HAK_COLD size_t take_across(size_t count, size_t *dirty_granules) {
     enum { TRIES = 64 };
     size_t top = hak_load_acquire(&hak_chunk_top);
     unsigned k = size_of(count < 2 * HAK_CHUNK_GRANULES ? (count + 1) / 2 : HAK_CHUNK_GRANULES), tries = 0;
@@ -285,7 +285,7 @@ static size_t take_across(size_t count, size_t *dirty_granules) {
 }
 
 /* From the free end of the chunk before, if it has one, into new chunks or a run that begins at this one. */
-static size_t take_before(size_t number, size_t count, size_t top, size_t *dirty_granules) {
+static HAK_COLD size_t take_before(size_t number, size_t count, size_t top, size_t *dirty_granules) {
     return number > 0 && is_ready(number - 1) ? take_across_from(number - 1, count, top, dirty_granules) : HAK_NO_GRANULE;
 }
 

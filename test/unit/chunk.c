@@ -279,9 +279,9 @@ static void a_larger_span_begins_in_the_last_chunk_and_ends_in_new_ones(void **s
     (void)state;
     int64_t all = used();
     size_t dirty, start = fill_below_top(), number = start / CHUNK;
-    while (hak_unit_ready(number) && hak_chunk_ready(number)) number++; /* mapped already, by other tests */
-    size_t count = number * CHUNK + 3 * CHUNK - start;
     assert_int_equal(hak_span_take(10, 1, &dirty), start);
+    while (hak_unit_ready(number) && hak_chunk_ready(number)) number++; /* mapped already, with this one or by other tests */
+    size_t count = number * CHUNK + 3 * CHUNK - start;
     hak_os_fault = refuse_all;
     assert_true(hak_span_take(count, 1, &dirty) == HAK_NO_GRANULE);
     hak_os_fault = NULL;
