@@ -41,9 +41,9 @@ PERL = "my %h; $h{$_ * 7919 % 10007} .= 'x' x ($_ % 50) for 1 .. 60000; print jo
 
 
 def guards_of(text):
-    """How many blocks the statistics say were guarded."""
-    found = re.search(rb"guard_alloc\s+([\d,]+)", text)
-    return int(found.group(1).replace(b",", b"")) if found else 0
+    """How many blocks the statistics say were guarded: those of the program, where a script that starts it has its own."""
+    found = re.findall(rb"guard_alloc\s+([\d,]+)", text)
+    return max((int(count.replace(b",", b"")) for count in found), default=0)
 
 
 def main():
