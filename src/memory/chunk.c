@@ -262,6 +262,11 @@ static HAK_COLD size_t take_across_from(size_t number, size_t count, size_t top,
     return take_at(granule, count, dirty_granules) ? granule : HAK_NO_GRANULE;
 }
 
+/* From the free end of the chunk before, if it has one, into new chunks or a run that begins at this one. */
+static HAK_COLD size_t take_before(size_t number, size_t count, size_t top, size_t *dirty_granules) {
+    return number > 0 && is_ready(number - 1) ? take_across_from(number - 1, count, top, dirty_granules) : HAK_NO_GRANULE;
+}
+
 /* Blocks of some MiB do not fill a chunk: without this the rest of it is for smaller ones only. Of the chunks that the span lies in one has at
  * least half of it, or is free as a whole. */
 static HAK_COLD size_t take_across(size_t count, size_t *dirty_granules) {
@@ -277,16 +282,11 @@ static HAK_COLD size_t take_across(size_t count, size_t *dirty_granules) {
             continue;
         }
         tries++;
-        if (free_before(used) && number > 0 && is_ready(number - 1)) granule = take_across_from(number - 1, count, top, dirty_granules);
+        if (free_before(used)) granule = take_before(number, count, top, dirty_granules);
         if (granule == HAK_NO_GRANULE) granule = take_across_from(number, count, top, dirty_granules);
         if (granule != HAK_NO_GRANULE) return granule;
     }
     return HAK_NO_GRANULE;
-}
-
-/* From the free end of the chunk before, if it has one, into new chunks or a run that begins at this one. */
-static HAK_COLD size_t take_before(size_t number, size_t count, size_t top, size_t *dirty_granules) {
-    return number > 0 && is_ready(number - 1) ? take_across_from(number - 1, count, top, dirty_granules) : HAK_NO_GRANULE;
 }
 
 enum { TURNS_MAX = 200 };

@@ -255,6 +255,7 @@ fn colours_only_where_they_are_welcome() {
         top.wait_text("Resident");
         top.press("q");
         top.end();
+        top.assert_given_back(); // the last that it writes: all else has been read
         let bytes = top.bytes.lock().unwrap().clone();
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let sgr = text.split("\x1b[").skip(1).filter_map(|part| part.split_once('m')).map(|(codes, _)| codes);
