@@ -4,8 +4,9 @@
     scripts/check.py PRESET...            each preset of CMakePresets.json in turn
     scripts/check.py --soak SECONDS       the release build's stress and fuzz tests over and over
 
-The last line is `N passed, N failed, N skipped` over all presets, from what CTest recorded; a configure or
-build that fails counts as one failed. The exit status is 0 only if something passed and nothing failed.
+What failed tests printed comes once more at the end, 40 lines of each. The last line is `N passed, N failed,
+N skipped` over all presets, from what CTest recorded; a configure or build that fails counts as one failed. The
+exit status is 0 only if something passed and nothing failed.
 """
 import argparse
 import os
@@ -15,6 +16,7 @@ import time
 import xml.etree.ElementTree as xml
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+LINES_SAID = 40  # of what a failed test printed
 JOBS = str(min(os.cpu_count() or 2, 16))
 
 
@@ -30,11 +32,12 @@ class Count:
     """How many tests passed, failed and were skipped, and the names of those that failed."""
 
     def __init__(self):
-        self.passed, self.failed, self.skipped, self.names = 0, 0, 0, []
+        self.passed, self.failed, self.skipped, self.names, self.said = 0, 0, 0, [], {}
 
-    def fail(self, name):
+    def fail(self, name, said=""):
         self.failed += 1
         self.names.append(name)
+        self.said[name] = said
 
     def add_junit(self, preset, path):
         try:
@@ -51,7 +54,7 @@ class Count:
             elif skipped is not None and "SKIP" in (skipped.get("message") or ""):
                 self.skipped += 1
             else:  # failed, timed out, or its program was not there to be run
-                self.fail(f"{preset}: {case.get('name')}")
+                self.fail(f"{preset}: {case.get('name')}", case.findtext("system-out") or "")
         if not ran:
             self.fail(f"{preset}: no test is registered")
 
@@ -116,6 +119,8 @@ def main():
     for preset in options.presets:
         check_preset(preset, count, start + options.minutes * 60, ["-R", options.tests] if options.tests else [])
     say(f"{time.monotonic() - start:.0f} s in all")
+    for name in count.names:  # again, where whoever reads the end of a long log sees it
+        print("".join(f"{name} | {line}\n" for line in count.said[name].splitlines()[-LINES_SAID:]), end="")
     for name in count.names:
         print(f"failed: {name}")
     print(f"{count.passed} passed, {count.failed} failed, {count.skipped} skipped", flush=True)

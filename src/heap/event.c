@@ -65,15 +65,17 @@ void hak_event_pending(struct hak_heap *heap) {
 
 /* --- the word in use --- */
 
-/* Blocks of the bin go back into the row; returns how many. */
+/* Blocks of the bin go back into the row; returns how many. They leave the bin first: a handler that leaves between by longjmp loses
+ * them, where both would hand them out. */
 static uint32_t word_put_back(struct hak_heap *heap, struct hak_row *row) {
     struct hak_bin *bin = hak_bin_of(heap, row->class_index);
     uint32_t count = hak_word_count(bin->word);
     if (count == 0) return 0;
     size_t block = (size_t)(bin->base - row->start) / row->block_bytes;
     hak_atomic_u64 *word = &row->word[block / 64];
-    hak_store_release(word, hak_load_relaxed(word) | bin->word);
-    bin->word = 0;
+    uint64_t back = bin->word;
+    __atomic_store_n(&bin->word, 0, __ATOMIC_RELAXED);
+    hak_store_release(word, hak_load_relaxed(word) | back);
     hak_owner_add(&hak_shelf_of(heap, row->class_index)->handed, -(uint64_t)count);
     hak_owner_add(&hak_shelf_of(heap, row->class_index)->ahead, -(uint64_t)count);
     return count;
@@ -88,8 +90,8 @@ void hak_bin_trim(struct hak_heap *heap, unsigned shelf_index, unsigned keep) {
     uint64_t kept = keep ? hak_word_lowest(bin->word, keep).bits : 0, surplus = bin->word & ~kept;
     size_t block = (size_t)(bin->base - row->start) / row->block_bytes;
     hak_atomic_u64 *word = &row->word[block / 64];
-    hak_store_release(word, hak_load_relaxed(word) | surplus); /* first, as in word_put_back(): fork.c adds the bin's */
-    __atomic_store_n(&bin->word, kept, __ATOMIC_RELEASE);
+    __atomic_store_n(&bin->word, kept, __ATOMIC_RELAXED); /* first, as in word_put_back() */
+    hak_store_release(word, hak_load_relaxed(word) | surplus);
     hak_owner_add(&shelf->handed, -(uint64_t)(count - keep));
     hak_owner_add(&shelf->ahead, -(uint64_t)(count - keep));
     uint32_t out = hak_row_out(row) - (count - keep);

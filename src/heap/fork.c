@@ -54,7 +54,7 @@ static HAK_COLD void heap_blank(struct hak_heap *heap, void *survivor) {
     for (unsigned c = 1; c < hak_shelf_end(heap); c++) {
         struct hak_bin *bin = hak_bin_of(heap, c);
         struct hak_shelf *shelf = hak_shelf_of(heap, c);
-        if (bin->word) { /* its blocks are clear in the row, or set already if it was being put back */
+        if (bin->word) { /* its blocks are clear in the row */
             struct hak_row *row = hak_row_of(hak_granule_at(hak_granule_of(bin->base))->words);
             size_t block = (size_t)(bin->base - row->start) / row->block_bytes;
             hak_store_release(&row->word[block / 64], hak_load_relaxed(&row->word[block / 64]) | bin->word);
@@ -66,7 +66,7 @@ static HAK_COLD void heap_blank(struct hak_heap *heap, void *survivor) {
         shelf->partial = 0;
     }
     heap->pending = 0;
-    for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++) { /* clear in the row, or set already if being given back */
+    for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++) { /* clear in the row */
         struct hak_middle *middle = &heap->middle[i];
         for (unsigned count = hak_middle_count(middle); count > 0; middle->state = (uint16_t)--count) {
             char *block = middle->block[count - 1];

@@ -24,8 +24,13 @@ struct hak_row {
     uint32_t block_bytes;
     uint16_t class_index;
     uint16_t step;      /* hak_class's: for frees that state a size */
-    uint32_t countdown; /* frees by the owner until the next event */
-    int32_t bias;       /* out - countdown */
+    union {
+        struct {
+            uint32_t countdown; /* frees by the owner until the next event */
+            int32_t bias;       /* out - countdown */
+        };
+        uint64_t armed; /* both at once, so that who vanishes between two instructions leaves no `out` that is too low */
+    };
     hak_atomic_u64 word[];
 };
 HAK_STATIC(sizeof(struct hak_row) == 32);
@@ -35,8 +40,8 @@ HAK_INLINE struct hak_row *hak_row_of(hak_atomic_u64 *words) {
 }
 HAK_INLINE uint32_t hak_row_out(const struct hak_row *row) { return row->countdown + (uint32_t)row->bias; }
 HAK_INLINE void hak_row_arm(struct hak_row *row, uint32_t out, uint32_t countdown) {
-    row->countdown = countdown;
-    row->bias = (int32_t)(out - countdown);
+    HAK_STATIC(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+    __atomic_store_n(&row->armed, (uint64_t)(out - countdown) << 32 | countdown, __ATOMIC_RELAXED);
 }
 
 enum hak_slab_place {
