@@ -3,8 +3,7 @@
  * One instruction at a time is a breakpoint, from objdump's list in random order; calls of many kinds run until one meets it. What that
  * call was at may be lost. Every other block stays as it is, none is handed out twice, and none is said to be free that is not.
  *
- * Owns:      SIGTRAP, and the library's text, writable.
- * Why:       a signal that comes by the clock (signals.c) meets an instruction that runs once in a thousand calls once a month.
+ * Owns:      SIGTRAP.
  *
  * ctest: native timeout=600
  */
@@ -12,134 +11,30 @@
 
 #if defined(__x86_64__) && defined(__GLIBC__)
 
-#include <dlfcn.h>
+#include "breakpoints.h"
+
 #include <setjmp.h>
-#include <sys/mman.h>
 
-enum { SLOTS = 400, INSTRUCTIONS_MAX = 200000, BREAKPOINT = 0xcc };
-
-/* --- breakpoints --- */
-
-static unsigned char *instructions[INSTRUCTIONS_MAX];
-static size_t instruction_count;
-/* Those that were met, by number: their neighbours will be. */
-static uint32_t met[INSTRUCTIONS_MAX];
-static size_t met_count;
-static bool is_met[INSTRUCTIONS_MAX];
-static uint16_t drawn[INSTRUCTIONS_MAX];
 static sigjmp_buf escape;
-static unsigned char *volatile armed;
-static unsigned char instead;
-
-/* "  1a2b:\tmov    %rsp,%rbp": what begins with spaces, digits and a colon. */
-static void instructions_find(void)
-{
-    Dl_info info;
-    char line[4096], *end;
-    REQUIRE(dladdr(dlsym(RTLD_DEFAULT, "malloc"), &info) != 0 && strstr(info.dli_fname, "libhakmem") != NULL);
-    snprintf(line, sizeof line, "objdump -d --no-show-raw-insn '%s' 2>/dev/null", info.dli_fname);
-    FILE *list = popen(line, "r");
-    REQUIRE(list != NULL);
-    uintptr_t first = UINTPTR_MAX, last = 0;
-    while (fgets(line, sizeof line, list) != NULL) {
-        uintptr_t offset = strtoull(line, &end, 16);
-        if (line[0] != ' ' || end == line || *end != ':' || instruction_count == INSTRUCTIONS_MAX)
-            continue;
-        instructions[instruction_count++] = (unsigned char *)info.dli_fbase + offset;
-        first = offset < first ? offset : first;
-        last = offset > last ? offset : last;
-    }
-    REQUIRE(pclose(list) == 0 && instruction_count > 5000);
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = ((uintptr_t)info.dli_fbase + first) & ~(page - 1);
-    size_t bytes = (uintptr_t)info.dli_fbase + last + page - start;
-    REQUIRE(mprotect((void *)start, bytes, PROT_READ | PROT_WRITE | PROT_EXEC) == 0);
-}
-
-/* One in 32 is any of all; the others are the least drawn of eight that lie close to some that were met. */
-static size_t instruction_draw(struct random_state *random)
-{
-    size_t best = random_below(random, instruction_count);
-    bool is_any = met_count == 0 || random_below(random, 32) == 0;
-    for (int i = 0; i < 8 && !is_any; i++) {
-        size_t near = met[random_below(random, met_count)] + random_below(random, 21);
-        if (near < 10 || near - 10 >= instruction_count)
-            continue;
-        if (i == 0 || drawn[near - 10] < drawn[best])
-            best = near - 10;
-    }
-    drawn[best]++;
-    return best;
-}
-
-static void arm(unsigned char *instruction)
-{
-    instead = *instruction;
-    armed = instruction;
-    *(volatile unsigned char *)instruction = BREAKPOINT;
-}
-
-static void disarm(void)
-{
-    if (armed != NULL)
-        *(volatile unsigned char *)armed = instead;
-    armed = NULL;
-}
 
 static void leave(int signal_number)
 {
     (void)signal_number;
-    disarm();
+    instruction_disarm();
     siglongjmp(escape, 1);
 }
 
-/* --- calls --- */
-
-static void *blocks[SLOTS];
-
-/* What calls are like for a while: for so many blocks, of so many bytes at most (0: of all sizes). */
-static size_t slots = SLOTS, bytes_most;
-
 /* True: it was left. */
-static bool call(struct random_state *random)
+static bool call_left(struct random_state *random)
 {
-    size_t k = random_below(random, slots);
-    size_t bytes = bytes_most ? sizeof(struct stamp) + random_below(random, bytes_most) : size_random(random);
-    uint64_t how = random_next(random) & 31;
-    void *old = blocks[k], *made = NULL;
-    if (old != NULL)
-        block_verify(old, sizeof(struct stamp));
-    blocks[k] = NULL; /* lost, if the call is left */
     if (sigsetjmp(escape, 1) != 0)
         return true;
-    if (old != NULL && how == 0)
-        made = realloc(old, bytes);
-    else if (old != NULL)
-        free(old);
-    else if (how == 0)
-        made = calloc(1, bytes);
-    else if (how == 1)
-        made = memalign((size_t)32 << bytes % 9, bytes);
-    else
-        made = malloc(bytes);
-    if (made == NULL)
-        return false;
-    block_stamp(made, bytes, k);
-    blocks[k] = made;
+    call(random);
     return false;
-}
-
-static void free_all(void)
-{
-    for (size_t k = 0; k < SLOTS; k++)
-        if (blocks[k] != NULL) {
-            block_free(blocks[k]);
-            blocks[k] = NULL;
-        }
 }
 
 static void calls_that_are_left_lose_no_more_than_their_block(void)
 {
-    static const size_t many[] = {1, 2, 8, 60, SLOTS}, most[] = {8, 40, 200, 1000, 3000, 40000, 400000, 0};
     struct random_state random = {random_seed("longjmps")};
     instructions_find();
     struct sigaction action;
@@ -149,21 +44,17 @@ static void calls_that_are_left_lose_no_more_than_their_block(void)
     unsigned long left = 0;
     double end = clock_seconds() + stress_seconds(8);
     for (unsigned tried = 0; clock_seconds() < end; tried++) {
-        if (tried % 16 == 0) {
-            slots = many[random_below(&random, 5)];
-            bytes_most = most[random_below(&random, 8)];
-        }
+        if (tried % 16 == 0)
+            calls_vary(&random);
         size_t chosen = instruction_draw(&random);
-        arm(instructions[chosen]);
+        instruction_arm(chosen);
         bool is_left = false;
         for (unsigned n = 0; n < 300 && !is_left; n++)
-            is_left = call(&random);
-        disarm();
+            is_left = call_left(&random);
+        instruction_disarm();
         left += is_left;
-        if (is_left && !is_met[chosen]) {
-            is_met[chosen] = true;
-            met[met_count++] = (uint32_t)chosen;
-        }
+        if (is_left)
+            instruction_was_met(chosen);
         for (unsigned n = 0; n < 100; n++)
             call(&random);
         if (random_below(&random, 16) == 0)
