@@ -216,25 +216,42 @@ static size_t take_there(size_t count, uint64_t allowed, size_t top, size_t *dir
     return HAK_NO_GRANULE;
 }
 
-/* Takes it if all of it is free: a loop of CASes, with rollback; a thread that vanishes here leaks what it took, once. */
+/* The part of a span from `at` to `end` that lies in the chunk of `at`. */
+static uint64_t part_mask(size_t at, size_t end) {
+    unsigned first = (unsigned)(at % HAK_CHUNK_GRANULES);
+    return hak_word_mask(first, end - at < HAK_CHUNK_GRANULES - first ? (unsigned)(end - at) : HAK_CHUNK_GRANULES - first);
+}
+
+/* Granules that were taken for a moment are free as before. Who looked meanwhile for what is unseen passed them by. */
+static HAK_COLD void give_untouched(size_t number, uint64_t mask) {
+    struct hak_chunk *chunk = hak_chunk_at(number);
+    uint64_t unseen = hak_load_relaxed(&chunk->unseen) & mask;
+    hak_chunk_release(chunk, mask);
+    hak_span_room(number);
+    if (unseen) hak_store_release(&hak_purge.unseen, 1);
+}
+
+/* Takes it if all of it is free: a loop of CASes, with rollback; a thread that vanishes here leaks what it took, once. Counted is only
+ * what was taken as a whole: the sum of free memory has not fallen and risen if it was not. */
 static HAK_COLD bool take_at(size_t granule, size_t count, size_t *dirty_granules) {
-    size_t dirty = 0, end = granule + count;
-    for (size_t at = granule; at < end;) {
+    size_t end = granule + count, at = granule, dirty = 0;
+    for (uint64_t mask; at < end; at += hak_word_count(mask)) {
         struct hak_chunk *chunk = hak_chunk_at(at / HAK_CHUNK_GRANULES);
-        unsigned first = (unsigned)(at % HAK_CHUNK_GRANULES);
-        unsigned part = end - at < HAK_CHUNK_GRANULES - first ? (unsigned)(end - at) : HAK_CHUNK_GRANULES - first;
-        uint64_t mask = hak_word_mask(first, part), used = hak_load_relaxed(&chunk->used);
-        do {
-            if (used & mask) {
-                if (at > granule) hak_span_give(granule, at - granule, HAK_SPAN_AS_IT_WAS);
-                return false;
-            }
-        } while (!hak_cas_weak(&chunk->used, &used, used | mask));
-        dirty += note_take(chunk, mask);
-        at += part;
+        uint64_t used = hak_load_relaxed(&chunk->used);
+        mask = part_mask(at, end);
+        while (!(used & mask) && !hak_cas_weak(&chunk->used, &used, used | mask)) {
+        }
+        if (used & mask) break;
+    }
+    bool is_taken = at == end;
+    for (size_t back = granule; back < at;) {
+        uint64_t mask = part_mask(back, at);
+        if (is_taken) dirty += note_take(hak_chunk_at(back / HAK_CHUNK_GRANULES), mask);
+        else give_untouched(back / HAK_CHUNK_GRANULES, mask);
+        back += hak_word_count(mask);
     }
     *dirty_granules = dirty;
-    return true;
+    return is_taken;
 }
 
 /* --- from one chunk into the next --- */
@@ -274,7 +291,10 @@ static HAK_COLD size_t take_across(size_t count, size_t *dirty_granules) {
     size_t top = hak_load_acquire(&hak_chunk_top);
     unsigned k = size_of(count < 2 * HAK_CHUNK_GRANULES ? (count + 1) / 2 : HAK_CHUNK_GRANULES), tries = 0;
     for (size_t number = room_next(0, k, top); number < top && tries < TRIES; number = room_next(number + 1, k, top)) {
-        if (!is_ready(number)) continue;
+        if (!is_ready(number)) { /* the top passed it; there may be any number of them */
+            tries++;
+            continue;
+        }
         uint64_t used = hak_load_relaxed(&hak_chunk_at(number)->used);
         size_t granule = HAK_NO_GRANULE;
         if (!hak_word_runs(~used, least[k])) {
@@ -367,7 +387,8 @@ static size_t take_run(size_t count, size_t align, size_t *dirty_granules) {
     for (;;) {
         size_t top = hak_load_acquire(&hak_chunk_top), i = chunks;
         number = hak_round_up(base_chunk + room_next(number, k, top), step) - base_chunk;
-        if (number + chunks > hak_region.chunk_count) return HAK_NO_GRANULE;
+        if (number + chunks > hak_region.chunk_count) /* at the window's end: with the tail of the last in use it may fit */
+            return align == 1 ? take_before(number, count, top, dirty_granules) : HAK_NO_GRANULE;
         /* from the far end: the last chunk in the way is where the search goes on */
         while (i > 0 && !run_in_the_way(number + i - 1, run_mask(count, i - 1), top)) i--;
         if (i > 0 && k == SIZES - 1 && run_in_the_way(number, ~UINT64_C(0), top)) room_clear(number, k);
@@ -461,8 +482,12 @@ void hak_span_give(size_t granule, size_t count, enum hak_span_state state) {
         if (state == HAK_SPAN_DIRTY && (hak_load_relaxed(&chunk->dirty) & mask) != mask) hak_or(&chunk->dirty, mask);
         if (state == HAK_SPAN_CLEAN) hak_and(&chunk->dirty, ~mask);
         hak_free_note(hak_chunk_resident_bytes(chunk, mask), -(int64_t)part);
-        hak_chunk_release(chunk, mask);
-        hak_span_room(granule / HAK_CHUNK_GRANULES);
+        if (state == HAK_SPAN_AS_IT_WAS) {
+            give_untouched(granule / HAK_CHUNK_GRANULES, mask);
+        } else {
+            hak_chunk_release(chunk, mask);
+            hak_span_room(granule / HAK_CHUNK_GRANULES);
+        }
         granule += part;
         count -= part;
     }

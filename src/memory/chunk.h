@@ -98,7 +98,8 @@ extern hak_atomic_u64 hak_chunk_top;
  * (0: all read as zeros). HAK_NO_GRANULE when there is no room or the kernel refuses. */
 size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules);
 
-/* Would that be, of up to 64 granules, memory of which nothing is resident? A guess: others take and give meanwhile. */
+/* Would that be, of up to 64 granules, memory of which nothing is resident? A guess: others take and give meanwhile, and what lies across
+ * chunks is not looked at. */
 bool hak_span_next_is_clean(size_t count);
 
 /* The same for a slab: up to 32 granules, possibly in huge pages. Its pages are used one by one, and who does that says which of

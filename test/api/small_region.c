@@ -21,6 +21,25 @@ static void *free_in_thread(void *block)
     return NULL;
 }
 
+/* A first block lies in the first chunk of 4 MiB, behind what else is there. */
+static void the_region_is_used_to_its_end(void)
+{
+    enum { MOST = 400 };
+    const size_t bytes = 70 << 16, region_bytes = (size_t)1 << 30;
+    static char *block[MOST];
+    uintptr_t base = 0, last = 0;
+    for (int i = 0; i < MOST; i++) {
+        REQUIRE((block[i] = (char *)malloc(bytes)) != NULL);
+        if (i == 0)
+            base = (uintptr_t)block[0] & ~(((uintptr_t)4 << 20) - 1);
+        if ((uintptr_t)block[i] - base < region_bytes && (uintptr_t)block[i] + bytes > last)
+            last = (uintptr_t)block[i] + bytes;
+    }
+    EXPECT_SAY(base + region_bytes - last < bytes, "%zu bytes are left behind the last block", base + region_bytes - last);
+    for (int i = 0; i < MOST; i++)
+        free(block[i]);
+}
+
 static void three_gib_are_served(void)
 {
     for (int i = 0; i < COUNT; i++) {
@@ -173,6 +192,7 @@ int main(int argument_count, char **arguments)
         execl("/proc/self/exe", "small_region", "child", (char *)NULL);
         return 126;
     }
+    RUN(the_region_is_used_to_its_end);
     RUN(three_gib_are_served);
     RUN(a_shrunk_block_is_freed_by_its_new_size);
     RUN(realloc_works_in_every_direction);

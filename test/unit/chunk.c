@@ -16,6 +16,8 @@
 #include <pthread.h>
 #include <string.h>
 
+enum { CHUNK = HAK_CHUNK_GRANULES };
+
 static int start(void **state) {
     (void)state;
     room_region_start();
@@ -177,6 +179,36 @@ static void a_span_that_cannot_grow_wholly_does_not_grow_at_all(void **state) {
     hak_span_give(granule, 201, HAK_SPAN_AS_IT_WAS);
 }
 
+static void what_was_taken_for_a_moment_was_not_drawn(void **state) {
+    (void)state;
+    size_t dirty, granule = hak_span_take(2 * CHUNK, CHUNK, &dirty);
+    memset(hak_granule_address(granule), 1, CHUNK * (size_t)HAK_GRANULE_BYTES);
+    hak_span_give(granule + 3, CHUNK - 3, HAK_SPAN_DIRTY); /* the next chunk is in use */
+    hak_store_relaxed(&hak_purge.drawn_bytes, 0);
+    hak_store_relaxed(&hak_purge.free_peak_bytes, hak_free_unpurged(free_bytes()));
+    assert_false(hak_span_extend(granule, 3, CHUNK));
+    assert_int_equal(hak_load_relaxed(&hak_purge.drawn_bytes), 0);
+    hak_span_give(granule, 3, HAK_SPAN_DIRTY);
+    hak_span_give(granule + CHUNK, CHUNK, HAK_SPAN_AS_IT_WAS);
+}
+
+/* Who looks for what is unseen while somebody has it passes it by; it is looked for again once it is free. */
+static void what_is_unseen_and_given_back_is_looked_for_again(void **state) {
+    (void)state;
+    size_t dirty, granule = hak_span_take(8, 1, &dirty);
+    hak_span_leave_unseen(granule, 8);
+    hak_span_give(granule, 8, HAK_SPAN_DIRTY);
+    hak_store_relaxed(&hak_purge.unseen, 1);
+    assert_int_equal(hak_span_take_dense(8), granule);
+    hak_purge_look();
+    assert_int_equal(hak_load_relaxed(&hak_purge.unseen), 0);
+    hak_span_give(granule, 8, HAK_SPAN_AS_IT_WAS);
+    assert_int_equal(hak_load_relaxed(&hak_purge.unseen), 1);
+    hak_purge_look();
+    assert_int_equal(hak_load_relaxed(&hak_purge.unseen), 0);
+    assert_int_equal(hak_load_relaxed(&hak_chunk_at(granule / CHUNK)->unseen) >> granule % CHUNK & 255, 0);
+}
+
 static void a_run_goes_round_what_is_in_its_way(void **state) {
     (void)state;
     size_t dirty, wall = hak_span_take(1000, 1, &dirty);
@@ -212,7 +244,7 @@ static bool refuse_all(enum hak_os_call call) {
     return true;
 }
 
-enum { CHUNK = HAK_CHUNK_GRANULES, FILLED_MAX = 1 << 16 };
+enum { FILLED_MAX = 1 << 16 };
 static struct {
     size_t granule, count;
 } filled[FILLED_MAX];
@@ -450,6 +482,8 @@ int main(void) {
         cmocka_unit_test(top_covers_every_span_and_does_not_run_away),
         cmocka_unit_test(a_span_grows_into_free_granules_behind_it),
         cmocka_unit_test(a_span_that_cannot_grow_wholly_does_not_grow_at_all),
+        cmocka_unit_test(what_was_taken_for_a_moment_was_not_drawn),
+        cmocka_unit_test(what_is_unseen_and_given_back_is_looked_for_again),
         cmocka_unit_test(a_run_goes_round_what_is_in_its_way),
         cmocka_unit_test(chunks_in_a_gap_are_used),
         cmocka_unit_test(a_larger_span_goes_from_one_chunk_into_the_next),
