@@ -12,7 +12,8 @@
 
 #include "memory/purge.h"
 
-/* --- lists --- */
+/* --- lists: what `next` says is so, `prev` is a hint. A handler that leaves a change by longjmp leaves slabs that are in no list, which end
+ * when they are empty; none that is in a list and ended --- */
 
 void hak_list_push(struct hak_heap *heap, struct hak_slab *slab) {
     hak_slab_name *head = &hak_shelf_of(heap, slab->class_index)->partial;
@@ -21,14 +22,29 @@ void hak_list_push(struct hak_heap *heap, struct hak_slab *slab) {
     slab->place = HAK_SLAB_PARTIAL;
     slab->next = *head;
     slab->prev = 0;
+    atomic_signal_fence(memory_order_seq_cst);
     if (*head) hak_slab_named(*head)->prev = name;
+    atomic_signal_fence(memory_order_seq_cst);
     *head = name;
 }
 
+/* What names the slab; NULL: it is in no list. */
+static HAK_COLD hak_slab_name *link_find(hak_slab_name *link, hak_slab_name name) {
+    while (*link && *link != name) link = &hak_slab_named(*link)->next;
+    return *link ? link : NULL;
+}
+
 void hak_list_remove(struct hak_heap *heap, struct hak_slab *slab) {
-    if (slab->prev) hak_slab_named(slab->prev)->next = slab->next;
-    else hak_shelf_of(heap, slab->class_index)->partial = slab->next;
-    if (slab->next) hak_slab_named(slab->next)->prev = slab->prev;
+    hak_slab_name *head = &hak_shelf_of(heap, slab->class_index)->partial, *link = head, name = hak_slab_name_of(slab);
+    if (*head != name) {
+        link = slab->prev ? &hak_slab_named(slab->prev)->next : NULL;
+        if (HAK_UNLIKELY(!link || *link != name)) link = link_find(head, name);
+    }
+    struct hak_slab *next = hak_slab_named(slab->next);
+    if (next && next->prev == name) next->prev = link == head ? 0 : slab->prev; /* first: while it is named, it is in the list */
+    atomic_signal_fence(memory_order_seq_cst);
+    if (HAK_LIKELY(link != NULL)) *link = slab->next;
+    atomic_signal_fence(memory_order_seq_cst);
     slab->next = slab->prev = 0;
 }
 
@@ -51,7 +67,7 @@ void hak_event_finish(struct hak_heap *heap, struct hak_slab *slab) {
     if (hak_purge_is_over()) hak_sweep_excess();
 }
 
-void hak_event_pending(struct hak_heap *heap) {
+HAK_COLD void hak_event_pending(struct hak_heap *heap) {
     hak_slab_name name = heap->pending;
     heap->pending = 0;
     while (name) {
@@ -81,12 +97,12 @@ static uint32_t word_put_back(struct hak_heap *heap, struct hak_row *row) {
     return count;
 }
 
-void hak_bin_trim(struct hak_heap *heap, unsigned shelf_index, unsigned keep) {
+HAK_COLD void hak_bin_trim(struct hak_heap *heap, unsigned shelf_index, unsigned keep) {
     struct hak_bin *bin = hak_bin_of(heap, shelf_index);
     struct hak_shelf *shelf = hak_shelf_of(heap, shelf_index);
     unsigned count = hak_word_count(bin->word);
-    if (count <= keep) return;
     struct hak_row *row = shelf->current;
+    if (count <= keep || !row) return;
     uint64_t kept = keep ? hak_word_lowest(bin->word, keep).bits : 0, surplus = bin->word & ~kept;
     size_t block = (size_t)(bin->base - row->start) / row->block_bytes;
     hak_atomic_u64 *word = &row->word[block / 64];
@@ -195,7 +211,9 @@ void hak_event(struct hak_heap *heap, struct hak_slab *slab) {
     uint32_t out = hak_row_out(row);
     HAK_COUNT(&heap->counters, free_event, 1);
     hak_slab_check(slab);
-    if (slab->place == HAK_SLAB_CURRENT) {
+    /* it is not its shelf's: a handler left by longjmp where another took its place. It comes back like a full one. */
+    bool is_current = slab->place == HAK_SLAB_CURRENT && hak_shelf_of(heap, slab->class_index)->current == row;
+    if (is_current) {
         event_current(heap, slab, row, out);
     } else if (slab->place == HAK_SLAB_PARTIAL) {
         event_partial(heap, slab, row, out);

@@ -31,6 +31,7 @@ void hak_fork_child(struct hak_heap *heap) {
     }
     if (hak_heap_is_none(heap) || hak_load_relaxed(&heap->epoch) == page) return;
     hak_heap_unstamp(heap); /* the thread has another number here */
+    heap->mail_rest = NULL;
     hak_store_release(&heap->epoch, page);
     heap->is_survivor = 1;
 }
@@ -66,6 +67,7 @@ static HAK_COLD void heap_blank(struct hak_heap *heap, void *survivor) {
         shelf->partial = 0;
     }
     heap->pending = 0;
+    heap->mail_rest = NULL;
     for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++) { /* clear in the row */
         struct hak_middle *middle = &heap->middle[i];
         for (unsigned count = hak_middle_count(middle); count > 0; middle->state = (uint16_t)--count) {
@@ -117,6 +119,7 @@ HAK_COLD void hak_fork_rebuild(struct hak_heap *survivor) {
             struct hak_heap *owner = atomic_load(&slab->owner);
             if (owner == survivor) { /* mail that was under way to it is void */
                 if (slab->place == HAK_SLAB_NONE || slab->pending) continue;
+                hak_middle_collect(survivor, slab);
                 uint32_t count = hak_slab_collect(slab);
                 struct hak_row *row = hak_slab_row(slab);
                 if (count == 0) continue;

@@ -131,6 +131,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     uint32_t may_make_room;     /* 1: of some slab in use nothing was held when its event came */
     uint32_t is_short;          /* 1: all that is free is being given back, because memory is short */
     struct hak_heap *left_mail; /* a dead heap that this one's thread posted to, and did not deliver */
+    struct hak_slab *mail_rest; /* of the mail that is being taken: whoever leaves that by a longjmp finds it again */
     hak_atomic_u64 kept_ms;     /* when `kept` last went back; 0: never */
     hak_atomic_u64 thread;      /* while LIVE: whose it is by the kernel's number; above it, how often it was given. 0 below: not known */
     /* from here on not touched by a thread that has little to do: a page less */

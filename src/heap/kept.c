@@ -75,7 +75,7 @@ void hak_kept_make_room(struct hak_heap *heap, size_t count) {
     if (hak_span_next_is_clean(count)) hak_kept_flush(heap);
 }
 
-void hak_kept_flush_vanished(struct hak_heap *heap) {
+HAK_COLD void hak_kept_flush_vanished(struct hak_heap *heap) {
     hak_store_relaxed(&heap->kept.thief, 0);
     list_flush(heap, true);
     hak_kept_leave(heap);

@@ -181,13 +181,10 @@ static void collected(struct hak_heap *heap, struct hak_slab *slab, uint32_t cou
     hak_event(heap, slab);
 }
 
-void hak_mail_take(struct hak_heap *heap) {
-    hak_store_relaxed(&heap->unread, 0);
-    uintptr_t head = hak_exchange(&heap->mail, 0);
-    if ((head & TAG_MASK) != tag_now()) return; /* the parent's */
-    struct hak_slab *slab = (struct hak_slab *)(head & ~TAG_MASK);
-    while (slab) {
-        struct hak_slab *next = hak_load_relaxed(&slab->mail_next); /* before mailed: then it may be pushed again */
+static void rest_take(struct hak_heap *heap) {
+    for (struct hak_slab *slab; (slab = heap->mail_rest) != NULL;) {
+        heap->mail_rest = hak_load_relaxed(&slab->mail_next); /* before mailed: then it may be pushed again */
+        atomic_signal_fence(memory_order_seq_cst);
         HAK_COUNT(&heap->counters, mail_taken, 1);
         struct hak_heap *owner = atomic_load(&slab->owner);
         if (owner != heap) {
@@ -203,6 +200,14 @@ void hak_mail_take(struct hak_heap *heap) {
                 if (count) collected(heap, slab, count);
             }
         }
-        slab = next;
     }
+}
+
+void hak_mail_take(struct hak_heap *heap) {
+    if (HAK_UNLIKELY(heap->mail_rest != NULL)) rest_take(heap);
+    hak_store_relaxed(&heap->unread, 0);
+    uintptr_t head = hak_exchange(&heap->mail, 0);
+    if ((head & TAG_MASK) != tag_now()) return; /* the parent's */
+    heap->mail_rest = (struct hak_slab *)(head & ~TAG_MASK);
+    rest_take(heap);
 }

@@ -66,15 +66,18 @@ static void row_free(struct hak_heap *heap, struct hak_row *row, unsigned index)
     }
 }
 
+static void block_to_row(struct hak_heap *heap, const char *block) {
+    struct hak_row *row = hak_row_of(hak_granule_at(hak_granule_of(block))->words);
+    row_free(heap, row, (unsigned)((size_t)(block - row->start) / row->block_bytes));
+}
+
 static void flush_class(struct hak_heap *heap, struct hak_middle *middle) {
     for (unsigned count; (count = hak_middle_count(middle)) > 0;) {
         char *block = middle->block[--count];
         __atomic_store_n(&middle->state, (uint16_t)(middle->state - 1), __ATOMIC_RELEASE);
         middle->tag[count] = 0;
         hak_free_note_in(&heap->free_sum, -(int64_t)middle->block_bytes);
-        const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
-        struct hak_row *row = hak_row_of(record->words);
-        row_free(heap, row, (unsigned)((size_t)(block - row->start) / row->block_bytes));
+        block_to_row(heap, block);
     }
 }
 
@@ -82,13 +85,17 @@ void hak_middle_flush(struct hak_heap *heap) {
     for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++) flush_class(heap, &heap->middle[i]);
 }
 
-void hak_middle_take_back(struct hak_heap *heap, unsigned class_index, void *block) {
+HAK_COLD void hak_middle_take_back(struct hak_heap *heap, unsigned class_index, void *block) {
     struct hak_middle *middle = hak_middle_of(heap, class_index);
     unsigned count = hak_middle_count(middle);
+    hak_owner_add(&middle->handed, -UINT64_C(1));
+    if (HAK_UNLIKELY(count == HAK_MIDDLE_BLOCKS)) { /* a signal handler freed one meanwhile */
+        block_to_row(heap, block);
+        return;
+    }
     middle->block[count] = block;
     middle->tag[count] = hak_middle_tag(block);
     __atomic_store_n(&middle->state, (uint16_t)(count + 1), __ATOMIC_RELEASE);
-    hak_owner_add(&middle->handed, -UINT64_C(1));
     heap->free_sum += middle->block_bytes;
 }
 

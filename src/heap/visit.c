@@ -160,6 +160,7 @@ static HAK_NOINLINE void *take_from_dead(struct hak_heap *heap, unsigned index) 
 }
 
 static void *take_from_new(struct hak_heap *heap, unsigned index) {
+    enum { TURNS_MAX = 200 }; /* some 20 ms */
     struct hak_slab *slab = hak_slab_cut_again(heap, index);
     if (!slab) {
         hak_kept_make_room(heap, hak_classes[index].granules);
@@ -177,11 +178,13 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
     if (slab->whole && is_few && shelf->handed > hak_slab_class(slab)->capacity) slab->frontier = UINT16_MAX;
     bool claimed;
     void *block = take(heap, hak_slab_row(slab), &claimed);
-    for (unsigned turn = 0; HAK_UNLIKELY(claimed); turn++) { /* a sweep, at its one look; it may wait for this processor */
+    for (unsigned turn = 0; HAK_UNLIKELY(claimed) && turn < TURNS_MAX; turn++) { /* a sweep, at its one look; it may wait for this processor */
         hak_os_yield(turn);
         block = take(heap, hak_slab_row(slab), &claimed);
     }
-    return block;
+    if (HAK_LIKELY(!claimed)) return block;
+    shelf->current = NULL; /* who claims it has vanished: the span is lost */
+    return take_from_new(heap, index);
 }
 
 /* A block of the coarser class that was freed last, as in front/malloc.c. */
@@ -354,6 +357,7 @@ void hak_visit_chores(struct hak_heap *heap) {
     if (heap->batches) hak_batch_flush(heap);
     if (hak_load_relaxed(&heap->mail)) hak_mail_take(heap);
     if (heap->pending) hak_event_pending(heap);
+    hak_free_note_in(&heap->free_sum, 0); /* kept blocks that were taken do not look whether it is much */
     hak_pool_look(heap);
     if (HAK_UNLIKELY(hak_load_acquire(&hak_hooks.generation) != heap->follows)) HAK_HOOK(follow)(heap);
     hak_sweep_clock(heap);
@@ -376,10 +380,11 @@ static void *take_instead(struct hak_heap *heap, struct hak_row *old) {
         if (word == 0) continue;
         hak_slab_unclaim(old->slab);
         hak_list_remove(heap, slab);
-        hak_row_arm(old, out, out);
-        hak_list_push(heap, old->slab);
         slab->place = HAK_SLAB_CURRENT;
         shelf->current = row;
+        atomic_signal_fence(memory_order_seq_cst); /* no slab is in the list and in use, if a handler leaves by longjmp */
+        hak_row_arm(old, out, out);
+        hak_list_push(heap, old->slab);
         HAK_COUNT(&heap->counters, visit_partial, 1);
         return into_bin_noted(heap, row, at, word, count);
     }

@@ -331,11 +331,63 @@ static void mail_of_an_early_ancestor_is_void(void)
     EXPECT(child_wait(first, 90) == 0);
 }
 
+static void *volatile passed;
+static atomic_bool passed_is_free;
+
+static void *free_and_wait(void *argument)
+{
+    free(passed);
+    atomic_store(&passed_is_free, true);
+    for (;;)
+        pause();
+    return argument;
+}
+
+/* Its owner has it at hand for the next malloc when what another thread gave back is taken in, in a child. */
+static void grandchild_allocates(void)
+{
+    for (int i = 0; i < 4000; i++)
+        passed = malloc(200);
+    for (int i = 0; i < 200; i++)
+        passed = malloc(4000);
+    _exit(0);
+}
+
+static void a_double_free_before_a_fork_is_found_in_the_child(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        close(2);
+        pthread_t thread;
+        void *several[30];
+        for (int i = 0; i < 30; i++)
+            several[i] = malloc(4000);
+        free(several[0]);
+        for (int i = 0; i < 20; i++) {
+            several[0] = malloc(4000);
+            free(several[0]);
+        }
+        void *block = passed = malloc(4000);
+        REQUIRE(pthread_create(&thread, NULL, free_and_wait, NULL) == 0);
+        while (!atomic_load(&passed_is_free))
+            sched_yield();
+        free(block);
+        pid_t grandchild = fork();
+        if (grandchild == 0)
+            grandchild_allocates();
+        int status = child_wait(grandchild, 30);
+        _exit(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT ? 0 : 1);
+    }
+    int status = child_wait(child, 60); /* or found before the fork, where the owner's chores were just due */
+    EXPECT_SAY(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT), "status %#x", (unsigned)status);
+}
+
 int main(void)
 {
     RUN(a_thread_without_a_heap_forks); /* first: the main thread has blocks of its own alone */
     RUN(no_free_memory_is_counted_twice_in_a_child);
     RUN(mail_of_an_early_ancestor_is_void);
+    RUN(a_double_free_before_a_fork_is_found_in_the_child);
     RUN(children_by_fork);
     RUN(children_by_clone);
 #if __GLIBC_PREREQ(2, 34)

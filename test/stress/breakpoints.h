@@ -94,22 +94,37 @@ enum { SLOTS = 400 };
 
 static void *blocks[SLOTS];
 
-/* What calls are like for a while: for so many blocks, of so many bytes at most (0: of all sizes). */
+/* What calls are like for a while: for so many blocks, of so many bytes at most (0: of all sizes), or of just so many; and whether they rather
+ * allocate, rather free, or both. */
 static size_t slots = SLOTS, bytes_most;
+static bool is_one_size;
+static enum { BOTH, GROW, SHRINK } tendency;
 
 static void calls_vary(struct random_state *random)
 {
-    static const size_t many[] = {1, 2, 8, 60, SLOTS}, most[] = {8, 40, 200, 1000, 3000, 40000, 400000, 0};
-    slots = many[random_below(random, 5)];
-    bytes_most = most[random_below(random, 8)];
+    static const size_t many[] = {1, 2, 8, 60, SLOTS, SLOTS}, most[] = {8, 40, 200, 1000, 3000, 40000, 400000, 0};
+    static const size_t one[] = {32, 64, 500, 1000, 2000, 4000, 4000, 8000};
+    slots = many[random_below(random, 6)];
+    is_one_size = random_below(random, 2) == 0;
+    bytes_most = (is_one_size ? one : most)[random_below(random, 8)];
+}
+
+static size_t bytes_draw(struct random_state *random)
+{
+    if (is_one_size)
+        return bytes_most;
+    return bytes_most ? sizeof(struct stamp) + random_below(random, bytes_most) : size_random(random);
 }
 
 /* The block is in no slot meanwhile. */
 static void call(struct random_state *random)
 {
-    size_t k = random_below(random, slots);
-    size_t bytes = bytes_most ? sizeof(struct stamp) + random_below(random, bytes_most) : size_random(random);
+    size_t k = random_below(random, slots), bytes = bytes_draw(random);
     uint64_t how = random_next(random) & 31;
+    if (how % 8 == 0)
+        tendency = random_below(random, 8) == 0 ? random_below(random, 3) : tendency;
+    for (unsigned n = 0; n < 4 && tendency != BOTH && (blocks[k] == NULL) != (tendency == GROW); n++)
+        k = random_below(random, slots);
     void *old = blocks[k], *made = NULL;
     if (old != NULL)
         block_verify(old, sizeof(struct stamp));

@@ -59,6 +59,8 @@ static void calls_that_are_left_lose_no_more_than_their_block(void)
             call(&random);
         if (random_below(&random, 16) == 0)
             free_all();
+        if (random_below(&random, 64) == 0)
+            malloc_trim(0);
     }
     free_all();
     printf("%lu calls were left at %zu instructions\n", left, met_count);
