@@ -94,8 +94,18 @@ static void thread_look(struct hak_watch *watch) {
     watch->bounds = (struct hak_stack_bounds){ 0, 0 };
 }
 
-/* The mark of a thread that vanished by a fork, in the middle of a sample, is nobody's. */
-static bool is_busy(const struct hak_watch *watch) { return watch->busy == hak_load_relaxed(&hak_epoch); }
+/* The mark of a thread that vanished by a fork, in the middle of a sample, is nobody's; and of a handler that left one by longjmp, after a
+ * second: a sample takes some microseconds. */
+static bool is_busy(const struct hak_watch *watch) {
+    enum { LONG_NS = 1000000000 };
+    return HAK_UNLIKELY(watch->busy == hak_load_relaxed(&hak_epoch)) && hak_os_clock_ns() - watch->busy_ns < LONG_NS;
+}
+
+static void busy_begin(struct hak_watch *watch, uint64_t now_ns) {
+    watch->busy_ns = now_ns;
+    atomic_signal_fence(memory_order_seq_cst);
+    watch->busy = hak_load_relaxed(&hak_epoch);
+}
 
 struct hak_watch *hak_watch_of(struct hak_heap *heap) {
     struct hak_watch *watch = heap->watch;
@@ -158,7 +168,7 @@ static HAK_NOINLINE void *sample_small(size_t bytes, struct hak_heap *heap, unsi
     hak_atomic_u32 *number;
     uint64_t rate = hak_sample_rate(), begin_ns = hak_os_clock_ns();
     size_t usable = hak_classes[class_index].block_bytes, requested = bytes < usable ? bytes : usable;
-    watch->busy = hak_load_relaxed(&hak_epoch);
+    busy_begin(watch, begin_ns);
     thread_look(watch);
     void *guarded = rate && guard_due(watch, usable, rate) ? guard_take(heap, watch, requested, here, &number) : NULL;
     bool is_noted = hak_load_relaxed(&rows_wanted);
@@ -363,7 +373,7 @@ static HAK_NOINLINE uint32_t large_sample(struct hak_heap *heap, struct hak_watc
     uint64_t rate = hak_sample_rate(), begin_ns = hak_os_clock_ns();
     struct hak_sample sample = { .block = block, .place = block, .requested_bytes = requested, .block_bytes = drawn,
                                  .rate_bytes = rate, .weight = hak_sample_weight(drawn, rate), .is_guarded = is_guarded };
-    watch->busy = hak_load_relaxed(&hak_epoch);
+    busy_begin(watch, begin_ns);
     thread_look(watch);
     uint32_t number = hak_record_alloc(heap, watch, &sample, from, here, stacks_wanted());
     sample_counted(hak_publish_held(begin_ns));

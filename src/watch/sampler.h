@@ -18,6 +18,7 @@ struct hak_watch {
     uint32_t thread;       /* row in the table of threads */
     uint32_t serial;       /* samples that the thread made */
     uint32_t busy;         /* the fork epoch: a sample is being taken, whatever is allocated meanwhile is not one; else 0 */
+    uint64_t busy_ns;      /* since then, by hak_os_clock_ns() */
     struct hak_stack_bounds bounds;
     bool large_is_sample;  /* the large block that is being made */
     /* generation of the rate under which the next sample's number was drawn: by class or pool, of kept blocks, of large ones */

@@ -45,7 +45,35 @@ static void a_count_that_carries_before_the_heap_follows_is_set_back(void **stat
     hak_sample_want(HAK_SAMPLE_RECORD, 0, false);
 }
 
+/* A handler that left a sample by longjmp left the mark, and the heap took none any more. */
+static void a_sample_that_was_left_ends_after_a_second(void **state) {
+    (void)state;
+    struct hak_heap *heap = hak_heap_birth();
+    assert_non_null(heap);
+    hak_sample_want(HAK_SAMPLE_RECORD, 4096, false);
+    HAK_HOOK(follow)(heap);
+    struct hak_watch *watch = heap->watch;
+    assert_non_null(watch);
+    char block[16];
+    unsigned small = 4;
+    for (int is_left = 0; is_left < 2; is_left++) {
+        watch->drawn[small] = hak_load_relaxed(&hak_hooks.generation);
+        watch->busy = hak_load_relaxed(&hak_epoch);
+        watch->busy_ns = hak_os_clock_ns() - (is_left ? UINT64_C(2000000000) : 0);
+        hak_shelf_of(heap, small)->ahead = 0; /* the block at hand is a sample */
+        void *got = HAK_HOOK(visited)(50, heap, small, block);
+        hak_bin_of(heap, small)->word = 0;
+        assert_non_null(got);
+        assert_int_equal(watch->busy, is_left ? 0 : hak_load_relaxed(&hak_epoch));
+        if (!is_left) assert_ptr_equal(got, block);
+    }
+    hak_sample_want(HAK_SAMPLE_RECORD, 0, false);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(a_count_that_carries_before_the_heap_follows_is_set_back) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_count_that_carries_before_the_heap_follows_is_set_back),
+        cmocka_unit_test(a_sample_that_was_left_ends_after_a_second),
+    };
     return cmocka_run_group_tests(tests, heap_room_start, NULL);
 }
