@@ -41,7 +41,7 @@ def misuse():
 
 
 def stress():
-    for name in ("strangers", "generations", "large_blocks", "forks", "signals", "shortage", "page_return"):
+    for name in ("strangers", "generations", "large_blocks", "forks", "signals", "shortage", "page_return", "longjmps"):
         path = os.path.join(build, "test", "stress", "stress_" + name)
         if not os.path.exists(path):
             continue
