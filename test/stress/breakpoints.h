@@ -56,11 +56,12 @@ static size_t instruction_draw(struct random_state *random)
     size_t best = random_below(random, instruction_count);
     bool is_any = met_count == 0 || random_below(random, 32) == 0;
     for (int i = 0; i < 8 && !is_any; i++) {
-        size_t near = met[random_below(random, met_count)] + random_below(random, 21);
-        if (near < 10 || near - 10 >= instruction_count)
+        size_t reach = random_below(random, 4) == 0 ? 300 : 10;
+        size_t near = met[random_below(random, met_count)] + random_below(random, 2 * reach + 1);
+        if (near < reach || near - reach >= instruction_count)
             continue;
-        if (i == 0 || drawn[near - 10] < drawn[best])
-            best = near - 10;
+        if (i == 0 || drawn[near - reach] < drawn[best])
+            best = near - reach;
     }
     drawn[best]++;
     return best;
