@@ -61,6 +61,7 @@ static void a_sample_that_was_left_ends_after_a_second(void **state) {
         watch->busy = hak_load_relaxed(&hak_epoch);
         watch->busy_ns = hak_os_clock_ns() - (is_left ? UINT64_C(2000000000) : 0);
         hak_shelf_of(heap, small)->ahead = 0; /* the block at hand is a sample */
+        hak_bin_of(heap, small)->base = block; /* where it goes back to, if it is */
         void *got = HAK_HOOK(visited)(50, heap, small, block);
         hak_bin_of(heap, small)->word = 0;
         assert_non_null(got);
