@@ -102,7 +102,7 @@ HAK_COLD void hak_bin_trim(struct hak_heap *heap, unsigned shelf_index, unsigned
     struct hak_shelf *shelf = hak_shelf_of(heap, shelf_index);
     unsigned count = hak_word_count(bin->word);
     struct hak_row *row = shelf->current;
-    if (count <= keep || !row) return;
+    if (count <= keep || !row) return; /* no row: a handler left a visit that had filled the bin */
     uint64_t kept = keep ? hak_word_lowest(bin->word, keep).bits : 0, surplus = bin->word & ~kept;
     size_t block = (size_t)(bin->base - row->start) / row->block_bytes;
     hak_atomic_u64 *word = &row->word[block / 64];

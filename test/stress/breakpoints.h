@@ -122,8 +122,8 @@ static void call(struct random_state *random)
 {
     size_t k = random_below(random, slots), bytes = bytes_draw(random);
     uint64_t how = random_next(random) & 31;
-    if (how % 8 == 0)
-        tendency = random_below(random, 8) == 0 ? random_below(random, 3) : tendency;
+    if (random_below(random, 64) == 0)
+        tendency = random_below(random, 3);
     for (unsigned n = 0; n < 4 && tendency != BOTH && (blocks[k] == NULL) != (tendency == GROW); n++)
         k = random_below(random, slots);
     void *old = blocks[k], *made = NULL;
