@@ -61,7 +61,11 @@ size_t hak_front_good(size_t bytes) {
 /* A guarded block has no byte more than was asked for. */
 HAK_EXPORT size_t hak_good_size(size_t bytes) { return HAK_UNLIKELY(HAK_OPT(guard)) ? bytes : hak_front_good(bytes); }
 
-HAK_EXPORT size_t hak_collect(void) { return hak_start() ? hak_heap_collect(hak_self) : 0; }
+HAK_EXPORT size_t hak_collect(void) {
+    if (!hak_start()) return 0;
+    hak_fork_child(hak_self); /* it looks at other heaps first */
+    return hak_heap_collect(hak_self);
+}
 
 /* --- statistics --- */
 
@@ -109,6 +113,7 @@ static void fill_classes(struct hak_stats *stats, const struct hak_census *censu
 static HAK_NOINLINE void stats_fill(struct hak_stats *all) {
     memset(all, 0, sizeof *all);
     if (!hak_start()) return;
+    hak_fork_child(hak_self);
     struct hak_census census;
     hak_census_take(&census);
     census.counters.n[HAK_C_return_call] = hak_load_relaxed(&hak_purge.return_calls);

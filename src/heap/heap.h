@@ -334,8 +334,7 @@ size_t hak_heap_collect(struct hak_heap *heap);
 /* In a child the fork page reads 0: the epoch moves on at the first slow path. Cheap when nothing happened.
  * Any thread; `heap` is the calling thread's. */
 void hak_fork_child(struct hak_heap *heap);
-/* fork's handler, in a thread that has no heap; a heap was born. */
-void hak_fork_without_heap(void);
+/* A heap was born, of the calling thread. */
 void hak_fork_born(struct hak_heap *heap);
 HAK_INLINE void hak_fork_check(struct hak_heap *heap) {
     if (HAK_UNLIKELY(hak_load_relaxed(hak_region.fork_page) != hak_load_relaxed(&heap->epoch))) hak_fork_child(heap);

@@ -302,9 +302,9 @@ static void policy_believe(const struct hak_policy *policy) {
     shown_write(now);
 }
 
-HAK_EARLY void hak_learn_start(void) {
+HAK_EARLY bool hak_learn_start(void) {
     evo_policy = policy_wanted();
-    if (evo_policy == HAK_EVO_OFF) return;
+    if (evo_policy == HAK_EVO_OFF) return false;
     if (hak_options.policy[0]) {
         learn.pid = hak_os_pid();
         if (!HAK_OPT(disable_bigcache)) hak_policy_room_set(HAK_POLICY_KEEP, &hak_big_sites);
@@ -313,6 +313,7 @@ HAK_EARLY void hak_learn_start(void) {
         if (policy) policy_believe(policy);
     }
     __atomic_store_n(&hak_sweep_on_tick, tick, __ATOMIC_RELEASE);
+    return evo_policy != HAK_EVO_FROZEN;
 }
 
 void hak_learn_forked(void) { hak_store_relaxed(&learn.fork_ms, hak_os_clock_ms()); }

@@ -11,8 +11,8 @@
 #include "base/attr.h"
 #include "base/text.h"
 
-/* After the options are read, once, before main. */
-void hak_learn_start(void);
+/* After the options are read, once, before main. True: something will be explored, and hak_learn_forked() is to be called. */
+bool hak_learn_start(void);
 
 /* The parent, after a fork: nothing is explored for a second. */
 void hak_learn_forked(void);

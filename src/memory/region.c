@@ -250,6 +250,7 @@ static bool try_at(uintptr_t base, unsigned shift, size_t page) {
     }
     hak_region.fork_page_wipes = hak_os_wipe_on_fork(fork_page, page);
     hak_store_relaxed(hak_region.fork_page, 1);
+    if (hak_region.fork_page_wipes) hak_os_forked_tells((const void *)(uintptr_t)hak_region.fork_page);
     return true;
 }
 

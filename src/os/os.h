@@ -68,8 +68,9 @@ void hak_os_yield(unsigned turn); /* another thread's turn, if one waits; from t
 
 /* --- facts --- */
 /* This is a forked child. It may have a sandbox about it that kills at a system call it does not know, as sshd's has: what
- * follows then asks files in /proc, and no call of its own kind. */
+ * follows then asks files in /proc, and no call of its own kind. It is one if somebody said so, or if the page reads 0. */
 void hak_os_forked(void);
+void hak_os_forked_tells(const void *page); /* a uint32_t */
 bool hak_os_is_forked(void);
 
 size_t hak_os_file_read(const char *name, char *text, size_t count); /* how much of it fits, and a 0; 0: it cannot be read */

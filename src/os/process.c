@@ -15,9 +15,14 @@
 #include <time.h>
 
 static hak_atomic_u32 is_forked;
+static const hak_atomic_u32 *wiped_page;
 
 HAK_EARLY void hak_os_forked(void) { hak_store_relaxed(&is_forked, 1); }
-HAK_EARLY bool hak_os_is_forked(void) { return hak_load_relaxed(&is_forked) != 0; }
+HAK_EARLY void hak_os_forked_tells(const void *page) { __atomic_store_n(&wiped_page, page, __ATOMIC_RELAXED); }
+HAK_EARLY bool hak_os_is_forked(void) {
+    const hak_atomic_u32 *page = __atomic_load_n(&wiped_page, __ATOMIC_RELAXED);
+    return hak_load_relaxed(&is_forked) != 0 || (page && hak_load_relaxed(page) == 0);
+}
 
 size_t hak_os_file_read(const char *name, char *text, size_t count) {
     long fd = HAK_SYS4(SYS_openat, AT_FDCWD, name, O_RDONLY | O_CLOEXEC, 0);

@@ -216,9 +216,12 @@ static void fork_handlers_allocate(void)
 enum { INHERITED = 40000, INHERITED_BYTES = 1000 };
 static void *inherited[INHERITED];
 
-static void *fork_without_a_heap(void *said)
+struct way_to_fork { pid_t (*go)(void); int status; };
+
+static void *fork_without_a_heap(void *argument)
 {
-    pid_t child = (pid_t)syscall(SYS_gettid) ? fork() : -1; /* nothing is allocated in this thread */
+    struct way_to_fork *way = (struct way_to_fork *)argument;
+    pid_t child = way->go(); /* nothing is allocated in this thread */
     if (child == 0) {
         long before = resident_kib();
         for (int round = 0; round < 3; round++) {
@@ -230,21 +233,33 @@ static void *fork_without_a_heap(void *said)
         }
         long grown = resident_kib() - before, needed = (long)INHERITED * (2400 - INHERITED_BYTES) / 1024;
         EXPECT_SAY(!resident_is_known() || grown < needed + needed / 5, "%ld KiB more resident, of %ld", grown, needed);
+        static struct hak_stats stats;
+        hak_stats_get(&stats, sizeof stats);
+        EXPECT_SAY(stats.dead_heap_count + 1 == stats.heap_count, "%lu of %lu heaps are nobody's", (unsigned long)stats.dead_heap_count,
+                   (unsigned long)stats.heap_count);
         _exit(expect_failure_count != 0);
     }
-    *(int *)said = child < 0 ? -1 : child_wait(child, 60);
+    way->status = child < 0 ? -1 : child_wait(child, 60);
     return NULL;
 }
 
 static void a_thread_without_a_heap_forks(void)
 {
     pthread_t thread;
-    int status = -1;
+    struct way_to_fork ways[] = {
+        {by_fork, -1},
+        {by_clone, -1},
+#if __GLIBC_PREREQ(2, 34)
+        {by_underscore_fork, -1},
+#endif
+    };
     for (int i = 0; i < INHERITED; i++)
         memset(inherited[i] = malloc(INHERITED_BYTES), 1, INHERITED_BYTES);
-    REQUIRE(pthread_create(&thread, NULL, fork_without_a_heap, &status) == 0);
-    pthread_join(thread, NULL);
-    EXPECT_SAY(status == 0, "status %#x", (unsigned)status);
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        REQUIRE(pthread_create(&thread, NULL, fork_without_a_heap, &ways[i]) == 0);
+        pthread_join(thread, NULL);
+        EXPECT_SAY(ways[i].status == 0, "way %zu: status %#x", i, (unsigned)ways[i].status);
+    }
     for (int i = 0; i < INHERITED; i++)
         free(inherited[i]);
 }
@@ -382,6 +397,61 @@ static void a_double_free_before_a_fork_is_found_in_the_child(void)
     EXPECT_SAY(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT), "status %#x", (unsigned)status);
 }
 
+/* The forking thread's next calls find what they need at hand; threads of the child are there before it knows that it is one. They free
+ * its blocks, end, and their heaps are used again; it frees theirs. */
+enum { ROUNDS_FIRST = 200, PASSED_FIRST = 600 };
+static void *theirs_first[PASSED_FIRST], *ours_first[PASSED_FIRST];
+static void *work_before_the_survivor(void *argument)
+{
+    size_t first = (size_t)(uintptr_t)argument;
+    for (size_t i = first; i < PASSED_FIRST; i += 3) {
+        free(ours_first[i]);
+        stamp_fill(theirs_first[i] = malloc(1 + i * 5), 1 + i * 5, i);
+    }
+    for (size_t i = 0; i < 3000; i++)
+        free(malloc(i % 5000));
+    return argument;
+}
+static void in_a_child_new_threads_come_first(void)
+{
+    for (int round = 0; round < ROUNDS_FIRST; round++) {
+        for (size_t i = 0; i < PASSED_FIRST; i++)
+            stamp_fill(ours_first[i] = malloc(1 + i * 5), 1 + i * 5, i);
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(30);
+            for (int turn = 0; turn < 2; turn++) {
+                pthread_t thread[3];
+                for (uintptr_t k = 0; k < 3; k++)
+                    if (pthread_create(&thread[k], NULL, work_before_the_survivor, (void *)k) != 0)
+                        _exit(2);
+                for (int k = 0; k < 20 * round; k++)
+                    free(malloc(48));
+                for (int k = 0; k < 3; k++)
+                    pthread_join(thread[k], NULL);
+                for (size_t i = 0; i < PASSED_FIRST; i++) {
+                    if (stamp_check(theirs_first[i], 1 + i * 5, 1 + i * 5, i) != SIZE_MAX)
+                        _exit(3);
+                    free(theirs_first[i]);
+                    stamp_fill(ours_first[i] = malloc(1 + i * 5), 1 + i * 5, i);
+                }
+            }
+            for (size_t i = 0; i < PASSED_FIRST; i++) {
+                if (stamp_check(ours_first[i], 1 + i * 5, 1 + i * 5, i) != SIZE_MAX)
+                    _exit(4);
+                free(ours_first[i]);
+            }
+            _exit(0);
+        }
+        int status = child_wait(child, 60);
+        EXPECT_SAY(status == 0, "round %d: status %#x", round, (unsigned)status);
+        for (size_t i = 0; i < PASSED_FIRST; i++)
+            free(ours_first[i]);
+        if (status != 0)
+            break;
+    }
+}
+
 int main(void)
 {
     RUN(a_thread_without_a_heap_forks); /* first: the main thread has blocks of its own alone */
@@ -394,6 +464,7 @@ int main(void)
     RUN(children_by_underscore_fork);
 #endif
     RUN(children_with_threads_and_grandchildren);
+    RUN(in_a_child_new_threads_come_first);
     RUN(fork_storm_from_four_threads_under_load);
     RUN(vfork_and_exec_under_load);
     RUN(fork_handlers_allocate);
