@@ -290,8 +290,9 @@ void hak_event_pending(struct hak_heap *heap);
 /* Ends a slab that is in no list and all of whose blocks are free: now, or when the third thread that claims it is done. */
 void hak_event_finish(struct hak_heap *heap, struct hak_slab *slab);
 /* Where the next span of `count` granules would be of memory that is not resident: a slab in use of which nothing is held ends, if there is one.
- * Of each class one in purge_delay_ms, but for those that hold much: classes that take turns with a few blocks each would cut one at each turn. */
-void hak_event_make_room(struct hak_heap *heap, size_t count);
+ * Of each class one in purge_delay_ms, but for those that hold much: classes that take turns with a few blocks each would cut one at each turn.
+ * True: it did. */
+bool hak_event_make_room(struct hak_heap *heap, size_t count);
 /* Memory is short: full slabs of which anything is free are in their lists again, though less than their share is. */
 void hak_event_relist(struct hak_heap *heap);
 
@@ -334,7 +335,8 @@ size_t hak_heap_collect(struct hak_heap *heap);
 /* In a child the fork page reads 0: the epoch moves on at the first slow path. Cheap when nothing happened.
  * Any thread; `heap` is the calling thread's. */
 void hak_fork_child(struct hak_heap *heap);
-/* A heap was born, of the calling thread. */
+/* fork's handler, in a thread that has no heap; a heap was born. */
+void hak_fork_without_heap(void);
 void hak_fork_born(struct hak_heap *heap);
 HAK_INLINE void hak_fork_check(struct hak_heap *heap) {
     if (HAK_UNLIKELY(hak_load_relaxed(hak_region.fork_page) != hak_load_relaxed(&heap->epoch))) hak_fork_child(heap);

@@ -186,11 +186,12 @@ static void note_use(size_t granule, size_t count) {
     }
 }
 
-static size_t take_in_chunk(size_t number, unsigned count, uint64_t starts_allowed, size_t *dirty_granules) {
+/* None of `without` is to be in it. */
+static size_t take_in_chunk_without(size_t number, unsigned count, uint64_t starts_allowed, uint64_t without, size_t *dirty_granules) {
     struct hak_chunk *chunk = hak_chunk_at(number);
     uint64_t used = hak_load_relaxed(&chunk->used);
     for (;;) {
-        uint64_t starts = hak_word_runs(~used, count) & starts_allowed;
+        uint64_t starts = hak_word_runs(~(used | without), count) & starts_allowed;
         if (!starts) return HAK_NO_GRANULE;
         uint64_t mask = hak_word_mask(hak_word_first(starts), count);
         /* acquire: pairs with the release in hak_span_give(); what was there is ours to overwrite */
@@ -199,6 +200,10 @@ static size_t take_in_chunk(size_t number, unsigned count, uint64_t starts_allow
             return number * HAK_CHUNK_GRANULES + hak_word_first(mask);
         }
     }
+}
+
+static size_t take_in_chunk(size_t number, unsigned count, uint64_t starts_allowed, size_t *dirty_granules) {
+    return take_in_chunk_without(number, count, starts_allowed, 0, dirty_granules);
 }
 
 /* Below the top. */
@@ -435,9 +440,25 @@ size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules) {
     return granule;
 }
 
-size_t hak_span_take_dense(size_t count) {
-    size_t dirty_granules, granule = span_take(count, 1, &dirty_granules);
+/* The lowest of those that are clean as a whole, if there is one in the first chunks with room. */
+static size_t take_clean(size_t count, size_t *dirty_granules) {
+    enum { TRIES = 16 };
+    size_t top = hak_load_acquire(&hak_chunk_top);
+    unsigned k = size_of(count), tries = 0;
+    if (hak_region.is_limited) return HAK_NO_GRANULE; /* what is clean may be unmapped */
+    for (size_t number = room_next(0, k, top); number < top && tries < TRIES; number = room_next(number + 1, k, top), tries++) {
+        if (!is_ready(number)) continue;
+        uint64_t dirty = hak_load_relaxed(&hak_chunk_at(number)->dirty);
+        size_t granule = take_in_chunk_without(number, (unsigned)count, ~UINT64_C(0), dirty, dirty_granules);
+        if (granule != HAK_NO_GRANULE) return granule;
+    }
+    return HAK_NO_GRANULE;
+}
+
+size_t hak_span_take_dense(size_t count, bool is_few) {
+    size_t dirty_granules, granule = is_few ? take_clean(count, &dirty_granules) : HAK_NO_GRANULE;
     HAK_ASSERT(count <= ACROSS_MORE_THAN);
+    if (granule == HAK_NO_GRANULE) granule = span_take(count, 1, &dirty_granules);
     if (granule == HAK_NO_GRANULE || dirty_granules == count) return granule;
     struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
     uint64_t mask = hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES), (unsigned)count);

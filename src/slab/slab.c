@@ -135,14 +135,14 @@ struct hak_slab *hak_slab_cut_again(struct hak_heap *heap, unsigned class_index)
     return NULL;
 }
 
-struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index) {
+struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index, bool is_few) {
     enum { TRIES = 64 }; /* in a forked child many in a row may have mail under way, from and to threads that vanished */
     size_t count = hak_classes[class_index].granules;
     size_t refused[TRIES];
     unsigned tries = 0;
     struct hak_slab *slab = NULL;
     while (tries < TRIES && !slab) {
-        size_t granule = hak_span_take_dense(count);
+        size_t granule = hak_span_take_dense(count, is_few);
         if (granule == HAK_NO_GRANULE) break;
         if (slab_make(granule, heap, class_index)) slab = hak_slab_at(granule);
         else refused[tries++] = granule;

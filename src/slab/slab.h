@@ -176,8 +176,8 @@ HAK_INLINE void hak_slab_unclaim(struct hak_slab *slab) { hak_store_release(&sla
 
 /* --- the life of a slab --- */
 
-/* Cuts a new slab of the class for the heap; NULL when memory is short. It is CURRENT, all its blocks free. */
-struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index);
+/* Cuts a new slab of the class for the heap, of which few blocks may be wanted; NULL when memory is short. It is CURRENT, all its blocks free. */
+struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index, bool is_few);
 /* The same where one of the class ended lately, if that is free and resident; else NULL. */
 struct hak_slab *hak_slab_cut_again(struct hak_heap *heap, unsigned class_index);
 

@@ -97,7 +97,7 @@ static void what_is_absent_of_a_free_granule_is_no_free_memory(void **state) {
     hak_granule_leave_absent(granule + 2, 1);
     hak_span_give(granule, 4, HAK_SPAN_DIRTY);
     assert_int_equal(free_bytes() - before, rest);
-    assert_int_equal(hak_span_take_dense(4), granule);
+    assert_int_equal(hak_span_take_dense(4, false), granule);
     assert_int_equal(hak_load_relaxed(&chunk->dirty) >> granule % HAK_CHUNK_GRANULES & 15, 15);
     assert_int_equal(free_bytes(), before);
     hak_span_give(granule, 4, HAK_SPAN_AS_IT_WAS); /* no slab became of it */
@@ -118,6 +118,22 @@ static void what_is_absent_of_a_free_granule_is_no_free_memory(void **state) {
     assert_int_equal(free_bytes(), before);
     hak_span_give(granule, 4, HAK_SPAN_CLEAN);
     assert_int_equal(free_bytes(), before);
+}
+
+static void where_few_blocks_will_be_is_what_is_clean(void **state) {
+    (void)state;
+    enum { MANY = 256 };
+    size_t dirty, granule = hak_span_take(12, 1, &dirty), few[MANY], count = 0;
+    hak_span_give(granule, 12, HAK_SPAN_DIRTY);
+    while (count < MANY && (few[count] = hak_span_take_dense(4, true)) != granule) { /* until nothing clean is left below the top */
+        uint64_t seen = hak_load_relaxed(&hak_chunk_at(few[count] / CHUNK)->dirty);
+        assert_int_equal(seen >> few[count++] % CHUNK & 15, 0);
+    }
+    assert_in_range(count, 1, MANY - 1);
+    hak_span_give(granule, 4, HAK_SPAN_AS_IT_WAS);
+    assert_int_equal(hak_span_take_dense(4, false), granule);
+    hak_span_give(granule, 4, HAK_SPAN_AS_IT_WAS);
+    while (count > 0) hak_span_give(few[--count], 4, HAK_SPAN_CLEAN);
 }
 
 static void freed_space_is_found_again_the_lowest_first(void **state) {
@@ -199,7 +215,7 @@ static void what_is_unseen_and_given_back_is_looked_for_again(void **state) {
     hak_span_leave_unseen(granule, 8);
     hak_span_give(granule, 8, HAK_SPAN_DIRTY);
     hak_store_relaxed(&hak_purge.unseen, 1);
-    assert_int_equal(hak_span_take_dense(8), granule);
+    assert_int_equal(hak_span_take_dense(8, false), granule);
     hak_purge_look();
     assert_int_equal(hak_load_relaxed(&hak_purge.unseen), 0);
     hak_span_give(granule, 8, HAK_SPAN_AS_IT_WAS);
@@ -478,6 +494,7 @@ int main(void) {
         cmocka_unit_test(alignment_is_kept_for_spans_and_runs),
         cmocka_unit_test(what_was_written_is_dirty_and_what_went_back_is_clean),
         cmocka_unit_test(what_is_absent_of_a_free_granule_is_no_free_memory),
+        cmocka_unit_test(where_few_blocks_will_be_is_what_is_clean),
         cmocka_unit_test(freed_space_is_found_again_the_lowest_first),
         cmocka_unit_test(top_covers_every_span_and_does_not_run_away),
         cmocka_unit_test(a_span_grows_into_free_granules_behind_it),

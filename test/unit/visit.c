@@ -55,6 +55,24 @@ static void words_are_taken_by_windows(void **state) {
     }
 }
 
+/* A class of which a heap has never filled a slab may want a page of it; what is resident is for who wants more. */
+static void the_first_slab_of_a_class_is_cut_where_nothing_is_resident(void **state) {
+    (void)state;
+    enum { MUCH = 24 };
+    unsigned c = 20;
+    size_t dirty, granule = hak_span_take(MUCH, 1, &dirty);
+    hak_span_give(granule, MUCH, HAK_SPAN_DIRTY);
+    struct hak_heap *heap = heap_make();
+    class_is_common(heap, c);
+    unsigned first = take_many(heap, c, hak_classes[c].capacity);
+    for (unsigned i = 0; i < first; i++) assert_false(hak_granule_of(blocks[i]) - granule < MUCH);
+    char *next = block_take(heap, c);
+    assert_true(hak_granule_of(next) - granule < MUCH);
+    block_give(heap, next);
+    for (unsigned i = 0; i < first; i++) block_give(heap, blocks[i]);
+    heap_end(heap);
+}
+
 static void a_rare_class_is_served_by_a_coarser_one_until_it_earns_a_slab(void **state) {
     (void)state;
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
@@ -450,6 +468,7 @@ static void no_block_is_handed_out_twice(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_are_taken_by_windows),
+        cmocka_unit_test(the_first_slab_of_a_class_is_cut_where_nothing_is_resident),
         cmocka_unit_test(a_rare_class_is_served_by_a_coarser_one_until_it_earns_a_slab),
         cmocka_unit_test(where_heaps_are_many_a_class_that_asks_often_has_a_slab_for_a_while),
         cmocka_unit_test(where_heaps_are_many_a_class_that_grows_has_its_slab_for_good),
