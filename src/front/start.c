@@ -51,10 +51,14 @@ static void options_read(void) {
     hak_options_load(environ);
 }
 
-/* A child finds the page that the kernel wiped on its first slow path. Where the kernel wipes none, this is the only word. */
+/* fork() tells the child before its first own step, while it has one thread: the epoch moves when nobody is in the middle of what uses it.
+ * Raw clone and _Fork leave it to the page that the kernel wipes, found on the first slow path. Where the kernel does not wipe it, this is the
+ * only word. */
 static void child_begins(void) {
     if (!hak_region.fork_page_wipes) hak_store_relaxed(hak_region.fork_page, 0);
     hak_fork_child(hak_self);
+    if (hak_heap_is_none(hak_self)) hak_fork_without_heap();
+    if (HAK_OPT(guard)) hak_watch_guards_in_child();
 }
 
 bool hak_start(void) {
@@ -86,8 +90,7 @@ bool hak_start(void) {
     if (!hak_cas(&started, &nobody, 1)) return true;
     hak_os_barrier_begin();
     int saved = errno;
-    /* May allocate: all is ready. Not without need: libc's code and tables for it are 128 KiB of a small program's resident memory. */
-    if (!hak_region.fork_page_wipes) pthread_atfork(NULL, NULL, child_begins);
+    pthread_atfork(NULL, NULL, child_begins); /* may allocate: all is ready. May fail: then the page tells the child */
     errno = saved;
     return true;
 }
@@ -133,10 +136,7 @@ __attribute__((constructor(101))) static void program_begins(void) {
     if (hak_learn_start()) pthread_atfork(NULL, hak_learn_forked, NULL);
     hak_report_on_json = hak_learn_json;
     if (hak_options.record[0] && hak_start()) hak_watch_at_start();
-    if (HAK_OPT(guard) && hak_start()) {
-        hak_watch_guards_at_start();
-        pthread_atfork(NULL, NULL, hak_watch_guards_in_child);
-    }
+    if (HAK_OPT(guard) && hak_start()) hak_watch_guards_at_start();
     if (HAK_OPT(background) && hak_start()) {
         background_start();
         pthread_atfork(NULL, NULL, background_start);

@@ -2,16 +2,15 @@
  *
  * The child sees a prefix of every other thread's stores. Bits are the truth; lists, countdowns, mailboxes and
  * the list of dead heaps are caches. A page that the kernel wipes in children (also after raw clone and _Fork)
- * says that this is one, on the first slow path: the epoch moves on, by which every claim, mailbox, `mailed` and
+ * says that this is one, on the first slow path or in fork's own handler: the epoch moves on, by which every claim, mailbox, `mailed` and
  * the list of dead heaps are void. The heap in the surviving thread's hak_self is whole, since that thread was
  * not in the middle of a visit. All other heaps of the older epoch stay untouched until the survivor rebuilds
  * them from the bits, before it first asks for a new slab.
  *
  * Threads:   the survivor alone rebuilds: it is the only one whose heap is of an older epoch, or, where the forking thread had
- *            none, the one whose number is the process's. New threads of the child get new heaps meanwhile.
- * Rejected:  atfork handlers that take locks: they deadlock with stdio's (glibc's tst-malloc-fork-deadlock). A handler without locks,
- *            where the kernel wipes the page: a small program has 128 KiB more of libc resident, and two faults, and
- *            each child copies pages, though most only call exec.
+ *            none, the first that gets one. New threads of the child get new heaps meanwhile.
+ * Rejected:  atfork handlers that take locks: they deadlock with stdio's (glibc's tst-malloc-fork-deadlock). No handler, where
+ *            the kernel wipes the page: the epoch then moves while a new thread is in the middle of a free (docs/experiments.md).
  */
 #include "heap/kept.h"
 #include "memory/purge.h"
@@ -36,13 +35,16 @@ void hak_fork_child(struct hak_heap *heap) {
     heap->is_survivor = 1;
 }
 
-/* The forking thread had no heap, if it asks for its first one here: it is the only one whose number is the process's. */
-static hak_atomic_u32 rebuilt; /* the epoch in which it was done */
+/* The epoch in which nobody is to rebuild, the forking thread having no heap: who gets the first one here is. Only fork's own
+ * handler knows that, where there is one thread; later another new thread may be mistaken for the forking one. */
+static hak_atomic_u32 heirless;
+
+void hak_fork_without_heap(void) { hak_store_release(&heirless, hak_load_relaxed(&hak_epoch)); }
 
 void hak_fork_born(struct hak_heap *heap) {
-    uint32_t epoch = hak_load_relaxed(&hak_epoch);
-    if (HAK_LIKELY(epoch == 1) || hak_load_relaxed(&rebuilt) == epoch) return;
-    if (hak_os_pid() == hak_os_tid()) heap->is_survivor = 1;
+    uint32_t seen = hak_load_relaxed(&heirless);
+    if (HAK_LIKELY(seen == 0 || seen != hak_load_relaxed(&hak_epoch))) return;
+    if (hak_cas(&heirless, &seen, 0)) heap->is_survivor = 1;
 }
 
 static HAK_COLD void heap_blank(struct hak_heap *heap, void *survivor) {
@@ -107,7 +109,6 @@ static void heap_to_list(struct hak_heap *heap, void *survivor) {
 HAK_COLD void hak_fork_rebuild(struct hak_heap *survivor) {
     survivor->is_survivor = 0;
     uint32_t epoch = hak_load_relaxed(&hak_epoch);
-    hak_store_relaxed(&rebuilt, epoch);
     hak_heap_each(heap_blank, survivor);
     size_t top = hak_load_acquire(&hak_chunk_top);
     for (size_t number = 0; number < top; number++) {

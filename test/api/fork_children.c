@@ -216,12 +216,9 @@ static void fork_handlers_allocate(void)
 enum { INHERITED = 40000, INHERITED_BYTES = 1000 };
 static void *inherited[INHERITED];
 
-struct way_to_fork { pid_t (*go)(void); int status; };
-
-static void *fork_without_a_heap(void *argument)
+static void *fork_without_a_heap(void *said)
 {
-    struct way_to_fork *way = (struct way_to_fork *)argument;
-    pid_t child = way->go(); /* nothing is allocated in this thread */
+    pid_t child = (pid_t)syscall(SYS_gettid) ? fork() : -1; /* nothing is allocated in this thread */
     if (child == 0) {
         long before = resident_kib();
         for (int round = 0; round < 3; round++) {
@@ -239,27 +236,19 @@ static void *fork_without_a_heap(void *argument)
                    (unsigned long)stats.heap_count);
         _exit(expect_failure_count != 0);
     }
-    way->status = child < 0 ? -1 : child_wait(child, 60);
+    *(int *)said = child < 0 ? -1 : child_wait(child, 60);
     return NULL;
 }
 
 static void a_thread_without_a_heap_forks(void)
 {
     pthread_t thread;
-    struct way_to_fork ways[] = {
-        {by_fork, -1},
-        {by_clone, -1},
-#if __GLIBC_PREREQ(2, 34)
-        {by_underscore_fork, -1},
-#endif
-    };
+    int status = -1;
     for (int i = 0; i < INHERITED; i++)
         memset(inherited[i] = malloc(INHERITED_BYTES), 1, INHERITED_BYTES);
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        REQUIRE(pthread_create(&thread, NULL, fork_without_a_heap, &ways[i]) == 0);
-        pthread_join(thread, NULL);
-        EXPECT_SAY(ways[i].status == 0, "way %zu: status %#x", i, (unsigned)ways[i].status);
-    }
+    REQUIRE(pthread_create(&thread, NULL, fork_without_a_heap, &status) == 0);
+    pthread_join(thread, NULL);
+    EXPECT_SAY(status == 0, "status %#x", (unsigned)status);
     for (int i = 0; i < INHERITED; i++)
         free(inherited[i]);
 }
@@ -397,60 +386,77 @@ static void a_double_free_before_a_fork_is_found_in_the_child(void)
     EXPECT_SAY(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT), "status %#x", (unsigned)status);
 }
 
-/* The forking thread's next calls find what they need at hand; threads of the child are there before it knows that it is one. They free
- * its blocks, end, and their heaps are used again; it frees theirs. */
-enum { ROUNDS_FIRST = 200, PASSED_FIRST = 600 };
+/* Threads of the child are there before the forking one knows that it is a child, where no handler told it. The first that they do is
+ * to free its blocks, while it finds out; their heaps are used again, and it frees theirs. */
+enum { ROUNDS_FIRST = 150, PASSED_FIRST = 60000, OF_A_WORD = 64, THREADS_FIRST = 3 };
 static void *theirs_first[PASSED_FIRST], *ours_first[PASSED_FIRST];
-static void *work_before_the_survivor(void *argument)
+static size_t first_bytes(size_t i) { return 200 + i / OF_A_WORD % 8 * 64; }
+static void *work_first(void *argument) /* one block of each word: each is posted to the owner */
 {
-    size_t first = (size_t)(uintptr_t)argument;
-    for (size_t i = first; i < PASSED_FIRST; i += 3) {
+    enum { STEP = OF_A_WORD * THREADS_FIRST };
+    for (size_t i = (uintptr_t)argument * OF_A_WORD; i < PASSED_FIRST; i += STEP)
         free(ours_first[i]);
-        stamp_fill(theirs_first[i] = malloc(1 + i * 5), 1 + i * 5, i);
-    }
-    for (size_t i = 0; i < 3000; i++)
-        free(malloc(i % 5000));
+    for (size_t i = (uintptr_t)argument * OF_A_WORD; i < PASSED_FIRST; i += STEP)
+        stamp_fill(theirs_first[i] = malloc(first_bytes(i)), first_bytes(i), i);
     return argument;
 }
-static void in_a_child_new_threads_come_first(void)
+static void *nothing(void *argument) { return argument; }
+static int threads_first(void *(*function)(void *), unsigned calls)
 {
-    for (int round = 0; round < ROUNDS_FIRST; round++) {
-        for (size_t i = 0; i < PASSED_FIRST; i++)
-            stamp_fill(ours_first[i] = malloc(1 + i * 5), 1 + i * 5, i);
-        pid_t child = fork();
-        if (child == 0) {
-            alarm(30);
-            for (int turn = 0; turn < 2; turn++) {
-                pthread_t thread[3];
-                for (uintptr_t k = 0; k < 3; k++)
-                    if (pthread_create(&thread[k], NULL, work_before_the_survivor, (void *)k) != 0)
-                        _exit(2);
-                for (int k = 0; k < 20 * round; k++)
-                    free(malloc(48));
-                for (int k = 0; k < 3; k++)
-                    pthread_join(thread[k], NULL);
-                for (size_t i = 0; i < PASSED_FIRST; i++) {
-                    if (stamp_check(theirs_first[i], 1 + i * 5, 1 + i * 5, i) != SIZE_MAX)
-                        _exit(3);
-                    free(theirs_first[i]);
-                    stamp_fill(ours_first[i] = malloc(1 + i * 5), 1 + i * 5, i);
-                }
-            }
-            for (size_t i = 0; i < PASSED_FIRST; i++) {
-                if (stamp_check(ours_first[i], 1 + i * 5, 1 + i * 5, i) != SIZE_MAX)
-                    _exit(4);
-                free(ours_first[i]);
-            }
-            _exit(0);
+    pthread_t thread[THREADS_FIRST];
+
+    for (uintptr_t k = 0; k < THREADS_FIRST; k++)
+        if (pthread_create(&thread[k], NULL, function, (void *)k) != 0)
+            return -1;
+    for (volatile unsigned k = 0; k < calls * 100;)
+        k = k + 1;
+    for (unsigned k = 0; k < calls; k++)
+        free(malloc(1 + k % 4000));
+    for (int k = 0; k < THREADS_FIRST; k++)
+        pthread_join(thread[k], NULL);
+    return 0;
+}
+static void child_of_new_threads(unsigned round)
+{
+    alarm(20);
+    for (unsigned turn = 0; turn < 2; turn++) {
+        if (threads_first(work_first, round * 7 % 1000) != 0)
+            _exit(2);
+        for (size_t i = 0; i < PASSED_FIRST; i += OF_A_WORD) {
+            if (stamp_check(theirs_first[i], first_bytes(i), first_bytes(i), i) != SIZE_MAX)
+                _exit(3);
+            free(theirs_first[i]);
+            stamp_fill(ours_first[i] = malloc(first_bytes(i)), first_bytes(i), i);
         }
+    }
+    for (size_t i = 0; i < PASSED_FIRST; i++) {
+        if (stamp_check(ours_first[i], first_bytes(i), first_bytes(i), i) != SIZE_MAX)
+            _exit(4);
+        free(ours_first[i]);
+    }
+    _exit(0);
+}
+static void new_threads_first_run(pid_t (*make_child)(void))
+{
+    REQUIRE(threads_first(nothing, 0) == 0); /* their stacks are at hand from here on, so that nothing is allocated for them */
+    for (size_t i = 0; i < PASSED_FIRST; i++)
+        stamp_fill(ours_first[i] = malloc(first_bytes(i)), first_bytes(i), i);
+    for (unsigned round = 0; round < ROUNDS_FIRST; round++) {
+        pid_t child = make_child();
+        if (child == 0)
+            child_of_new_threads(round);
         int status = child_wait(child, 60);
-        EXPECT_SAY(status == 0, "round %d: status %#x", round, (unsigned)status);
-        for (size_t i = 0; i < PASSED_FIRST; i++)
-            free(ours_first[i]);
+        EXPECT_SAY(status == 0, "round %u: status %#x", round, (unsigned)status);
         if (status != 0)
             break;
     }
+    for (size_t i = 0; i < PASSED_FIRST; i++)
+        free(ours_first[i]);
 }
+static void new_threads_come_first_after_fork(void) { new_threads_first_run(by_fork); }
+#if __GLIBC_PREREQ(2, 34)
+static void new_threads_come_first_after_underscore_fork(void) { new_threads_first_run(by_underscore_fork); }
+#endif
 
 int main(void)
 {
@@ -464,7 +470,10 @@ int main(void)
     RUN(children_by_underscore_fork);
 #endif
     RUN(children_with_threads_and_grandchildren);
-    RUN(in_a_child_new_threads_come_first);
+    RUN(new_threads_come_first_after_fork);
+#if __GLIBC_PREREQ(2, 34)
+    RUN(new_threads_come_first_after_underscore_fork);
+#endif
     RUN(fork_storm_from_four_threads_under_load);
     RUN(vfork_and_exec_under_load);
     RUN(fork_handlers_allocate);
