@@ -303,7 +303,7 @@ static HAK_NOINLINE void free_strange(void *block, const struct hak_granule *rec
         return;
     }
     if (HAK_LIKELY(!hak_heap_is_none(self))) hak_fork_check(self);
-    else if (HAK_UNLIKELY(hak_load_relaxed(hak_region.fork_page) == 0)) hak_fork_child(self); /* after _Fork or raw clone */
+    else if (HAK_UNLIKELY(hak_load_relaxed(hak_region.fork_page) != hak_load_relaxed(&hak_epoch))) hak_fork_child(self); /* after _Fork, clone */
     hak_stranger_free(self, record, (unsigned)index); /* a block past the last is free for ever */
 }
 

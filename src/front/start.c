@@ -106,6 +106,7 @@ static void *background(void *unused) {
         struct hak_heap *heap = hak_front_heap();
         if (!heap) continue;
         heap->tick = 0;
+        if (heap->is_survivor) hak_fork_rebuild(heap); /* it asks for no slab itself */
         hak_visit_chores(heap);
     }
     return NULL;

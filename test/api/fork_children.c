@@ -232,7 +232,8 @@ static void *fork_without_a_heap(void *said)
         EXPECT_SAY(!resident_is_known() || grown < needed + needed / 5, "%ld KiB more resident, of %ld", grown, needed);
         static struct hak_stats stats;
         hak_stats_get(&stats, sizeof stats);
-        EXPECT_SAY(stats.dead_heap_count + 1 == stats.heap_count, "%lu of %lu heaps are nobody's", (unsigned long)stats.dead_heap_count,
+        bool is_heir = getenv("HAKMEM_BACKGROUND") == NULL; /* else that thread is, when its time comes */
+        EXPECT_SAY(!is_heir || stats.dead_heap_count + 1 == stats.heap_count, "%lu of %lu heaps are nobody's", (unsigned long)stats.dead_heap_count,
                    (unsigned long)stats.heap_count);
         _exit(expect_failure_count != 0);
     }
@@ -388,7 +389,7 @@ static void a_double_free_before_a_fork_is_found_in_the_child(void)
 
 /* Threads of the child are there before the forking one knows that it is a child, where no handler told it. The first that they do is
  * to free its blocks, while it finds out; their heaps are used again, and it frees theirs. */
-enum { ROUNDS_FIRST = 150, PASSED_FIRST = 60000, OF_A_WORD = 64, THREADS_FIRST = 3 };
+enum { ROUNDS_FIRST = 100, PASSED_FIRST = 30000, OF_A_WORD = 64, THREADS_FIRST = 3 };
 static void *theirs_first[PASSED_FIRST], *ours_first[PASSED_FIRST];
 static size_t first_bytes(size_t i) { return 200 + i / OF_A_WORD % 8 * 64; }
 static void *work_first(void *argument) /* one block of each word: each is posted to the owner */
