@@ -163,7 +163,8 @@ static void text_registers(struct hak_text *text, const ucontext_t *context) {
     }
 }
 
-static void report(int signal, const siginfo_t *info, const ucontext_t *context) {
+/* Not inline: else its text is on the stack while a listener reports, which may be one of 8 KiB. */
+static HAK_NOINLINE void report(int signal, const siginfo_t *info, const ucontext_t *context) {
     char bytes[REPORT_BYTES];
     struct hak_text text = HAK_TEXT(bytes);
     hak_text_format(&text, "hakmem: %s", signal_names[signal_index(signal)]);
