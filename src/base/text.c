@@ -250,7 +250,7 @@ void hak_text_end_line(struct hak_text *text) {
     }
 }
 
-HAK_EARLY static char lower(char c) {
+static HAK_EARLY char lower(char c) {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 

@@ -164,10 +164,10 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
     struct hak_slab *slab = hak_slab_cut_again(heap, index);
     if (!slab) {
         /* Cut in what a large block left, sixteen slabs of which a page each was wanted held 480 pages (sqlite: 10.4 MiB instead of 9.4). */
-        bool is_first = hak_shelf_of(heap, index)->handed < hak_classes[index].capacity;
-        if (!is_first) hak_kept_make_room(heap, hak_classes[index].granules);
-        if (HAK_UNLIKELY(heap->may_make_room) && hak_event_make_room(heap, hak_classes[index].granules)) is_first = false;
-        slab = hak_slab_cut(heap, index, is_first);
+        bool wants_little = hak_shelf_of(heap, index)->handed < hak_classes[index].capacity;
+        if (!wants_little) hak_kept_make_room(heap, hak_classes[index].granules);
+        if (HAK_UNLIKELY(heap->may_make_room) && hak_event_make_room(heap, hak_classes[index].granules)) wants_little = false;
+        slab = hak_slab_cut(heap, index, wants_little);
         if (!slab) return NULL;
     }
     HAK_COUNT(&heap->counters, visit_new_slab, 1);

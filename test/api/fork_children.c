@@ -405,7 +405,6 @@ static void *nothing(void *argument) { return argument; }
 static int threads_first(void *(*function)(void *), unsigned calls)
 {
     pthread_t thread[THREADS_FIRST];
-
     for (uintptr_t k = 0; k < THREADS_FIRST; k++)
         if (pthread_create(&thread[k], NULL, function, (void *)k) != 0)
             return -1;
