@@ -5,12 +5,13 @@
  *            first is what the second calls. When that handler puts back what it had found (the first) and returns, the
  *            fault comes again, to the first, and goes on to what was there before everything. There is no third.
  * Borrows:   what is known of an address: a function that the front registers, since watch stands below it.
- * Threads:   any; a thread that crashes in its report leaves it and goes on to the program's own handling.
+ * Threads:   any, one report at a time (reporter.h); a thread that crashes in its report leaves it and goes on to the program's own
+ *            handling, and so does one that waited in vain for another's.
  * Invariant: whatever would have happened without us happens after us: the handler that stood there is called, or
  *            the default action is restored and the instruction runs into it again, so that a core file shows
  *            the place.
  *
- * Everything in the handler is async-signal-safe: one text on the stack, one write(2).
+ * Everything in the handler is async-signal-safe: one text, which is not on the handler's stack, for that may be small, and one write(2).
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -19,13 +20,14 @@
 
 #include "base/atomic.h"
 #include "os/os.h"
+#include "watch/reporter.h"
 
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <ucontext.h>
 
-/* 64 KiB: a signal frame with every register of today's processors is 3 to 12 KiB, the report's text 4 */
+/* 64 KiB: a signal frame with every register of today's processors is 3 to 12 KiB */
 enum { STACK_BYTES = 64 * 1024, REPORT_BYTES = 4096, NULL_BYTES = 64 * 1024 };
 
 static const int signals[] = { SIGSEGV, SIGBUS, SIGABRT };
@@ -37,8 +39,9 @@ static struct sigaction before[LAYERS][SIGNAL_COUNT]; /* what stood there when o
 static hak_atomic_u32 installed[LAYERS][SIGNAL_COUNT];
 static hak_describe_function *describe_address; /* NULL: no crash report is wanted */
 static hak_crash_function *listener;
-static unsigned reporting_tid; /* the thread that is in a guarded report, 0: none */
-static sigjmp_buf way_back;    /* its */
+static struct hak_reporter reporter;
+static sigjmp_buf way_back;             /* the reporter's */
+static char report_bytes[REPORT_BYTES]; /* its */
 static HAK_ALIGNED(16) char stack_bytes[STACK_BYTES];
 
 static unsigned signal_index(int signal) {
@@ -163,10 +166,8 @@ static void text_registers(struct hak_text *text, const ucontext_t *context) {
     }
 }
 
-/* Not inline: else its text is on the stack while a listener reports, which may be one of 8 KiB. */
-static HAK_NOINLINE void report(int signal, const siginfo_t *info, const ucontext_t *context) {
-    char bytes[REPORT_BYTES];
-    struct hak_text text = HAK_TEXT(bytes);
+static void report(int signal, const siginfo_t *info, const ucontext_t *context) {
+    struct hak_text text = HAK_TEXT(report_bytes);
     hak_text_format(&text, "hakmem: %s", signal_names[signal_index(signal)]);
     if (info->si_code <= 0) { /* a call of kill or raise, so there is no address */
         if ((unsigned)info->si_pid == hak_os_pid())
@@ -188,17 +189,23 @@ static HAK_NOINLINE void report(int signal, const siginfo_t *info, const ucontex
         text_registers(&text, context);
     }
     hak_text_end_line(&text);
-    hak_os_write(2, bytes, hak_text_held(&text));
+    hak_os_write(2, report_bytes, hak_text_held(&text));
 }
 
 /* --- and then on ----------------------------------------------------------------------------------- */
 
+/* When the handler returns the fault happens again. Not what was sent, nor what the kernel found by itself: no room for another signal's
+ * frame (or an address that is none; no harm), memory that failed or a tag that did not fit, which is told late. */
+static bool comes_again(int signal, const siginfo_t *info) {
+    enum { MEMORY_FAILED = 5, TAG_FAILED = 8 }; /* BUS_MCEERR_AO; SEGV_MTEAERR, which older headers lack */
+    return info->si_code > 0 && info->si_code != SI_KERNEL && info->si_code != (signal == SIGBUS ? MEMORY_FAILED : TAG_FAILED);
+}
+
 static void default_restore(int signal, const siginfo_t *info) {
     struct sigaction action = { .sa_handler = SIG_DFL };
     sigaction(signal, &action, NULL);
-    /* a fault happens again when the handler returns; what was sent must be sent again, and waits until then */
-    if (info->si_code <= 0)
-        raise(signal);
+    if (!comes_again(signal, info))
+        raise(signal); /* waits until the handler returns */
 }
 
 static void go_on(unsigned layer, int signal, siginfo_t *info, void *context) {
@@ -220,21 +227,20 @@ static void go_on(unsigned layer, int signal, siginfo_t *info, void *context) {
     }
 }
 
-/* The report, from which a fault of its own leads back here. When two threads crash at the same moment, the
- * second one's report has no such way back. The second layer stands in front of the program's own handler, for the guards alone: that
- * handler may mend the fault (Java's does, by the thousand), and if it does not, it goes on to what it found, the first layer. */
-static void report_guarded(unsigned layer, int signal, const siginfo_t *info, const ucontext_t *context, unsigned tid) {
-    unsigned nobody = 0;
-    /* relaxed: the words are compared with the reader's own thread only, and way_back is read by its writer */
-    bool guarded = __atomic_compare_exchange_n(&reporting_tid, &nobody, tid, false, __ATOMIC_RELAXED,
-                                               __ATOMIC_RELAXED);
-    if (!guarded || sigsetjmp(way_back, 1) == 0) {
+/* The report, from which a fault of its own leads back here. The second layer stands in front of the program's own handler, for the guards
+ * alone: that handler may mend the fault (Java's does, by the thousand), and if it does not, it goes on to what it found, the first layer. */
+static void report_guarded(unsigned layer, int signal, const siginfo_t *info, const ucontext_t *context, uint64_t me) {
+    if (hak_reporter_begin(&reporter, me) != HAK_REPORTER_MINE)
+        return;
+    if (sigsetjmp(way_back, 1) == 0) {
         tell_listener(signal, info, context);
         if (layer == 0 && __atomic_load_n(&describe_address, __ATOMIC_RELAXED))
             report(signal, info, context);
+    } else {
+        hak_crash_function *told = __atomic_load_n(&listener, __ATOMIC_ACQUIRE);
+        if (told) told(NULL);
     }
-    if (guarded)
-        __atomic_store_n(&reporting_tid, 0, __ATOMIC_RELAXED);
+    hak_reporter_end(&reporter);
 }
 
 /* The signals blocked as the kernel would have them for the handler that stood here. */
@@ -251,10 +257,10 @@ static void mask_of_before(unsigned layer, int signal, const ucontext_t *context
 
 static void handle(unsigned layer, int signal, siginfo_t *info, void *context) {
     int error = errno;
-    unsigned tid = hak_os_tid();
-    if (__atomic_load_n(&reporting_tid, __ATOMIC_RELAXED) == tid)
+    uint64_t me = hak_reporter_me();
+    if (hak_reporter_is(&reporter, me))
         siglongjmp(way_back, 1);
-    report_guarded(layer, signal, info, context, tid);
+    report_guarded(layer, signal, info, context, me);
     mask_of_before(layer, signal, context);
     errno = error;
     go_on(layer, signal, info, context);

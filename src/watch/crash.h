@@ -30,8 +30,8 @@ struct hak_crash {
     uintptr_t instruction, stack, frame; /* of the thread, there */
 };
 
-/* Told of each, in the handler, before anything else is said or done. One listener; called again it sees to it that a handler
- * of the program which came since does not stand in the way: once. */
+/* Told of each, in the handler, before anything else is said or done; of NULL when a fault of this thread has ended what it was told of
+ * before. One listener; called again it sees to it that a handler of the program which came since does not stand in the way: once. */
 typedef void hak_crash_function(const struct hak_crash *crash);
 void hak_crash_listen(hak_crash_function *told, bool may_look); /* false: the first time only */
 

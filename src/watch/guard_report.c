@@ -4,7 +4,7 @@
  * unwinder's look-up has none with glibc 2.35 and newer), and what is large is static: a handler's stack may be small.
  * Addresses are told by file and offset, as `addr2line -e FILE OFFSET` takes them; names and lines are the tool's work.
  *
- * Threads:   any, one report at a time. A second thread waits for a moment, for whoever goes on first ends the program.
+ * Threads:   any, one report at a time (reporter.h).
  */
 #include "watch/guard.h"
 
@@ -15,15 +15,16 @@
 #include "os/os.h"
 #include "watch/cfi.h"
 #include "watch/crash.h"
+#include "watch/reporter.h"
 #include "watch/sampler.h"
 
 #include <string.h>
 #include <time.h>
 
-enum { FAULTS = 16, FILES = 64, PATH_BYTES = 192, MAPS_BYTES = 8192, LINE_BYTES = 512, WAITS = 200, ELF_TYPE = 16, ELF_FIXED = 2 };
+enum { FAULTS = 16, FILES = 64, PATH_BYTES = 192, MAPS_BYTES = 8192, LINE_BYTES = 512, ELF_TYPE = 16, ELF_FIXED = 2 };
 
 static struct hak_guard_fault faults[FAULTS];
-static hak_atomic_u32 reporter; /* thread that is at it, 0: none */
+static struct hak_reporter reporter;
 
 /* What a report is made with; the reporter's. */
 static struct {
@@ -161,20 +162,14 @@ static void report(const struct hak_guard_row *row, const void *address, enum ha
     line_write(&text);
 }
 
-/* False: this thread is in a report already, and met a fault there. */
+/* False: this thread is in a report already, and met a fault there; or another's lasts too long. */
 static bool begin(void) {
-    uint32_t tid = hak_os_tid(), nobody = 0;
-    for (unsigned waits = 0; !hak_cas(&reporter, &nobody, tid) && waits < WAITS; waits++) {
-        if (nobody == tid) return false;
-        struct timespec pause = { 0, 5 * 1000 * 1000 };
-        nanosleep(&pause, NULL);
-        nobody = 0;
-    }
+    if (hak_reporter_begin(&reporter, hak_reporter_me()) != HAK_REPORTER_MINE) return false;
     hak_guard_event_begin(&work.at);
     return true;
 }
 
-static void end(void) { hak_store_release(&reporter, 0); }
+static void end(void) { hak_reporter_end(&reporter); }
 
 /* --- what was done --- */
 
@@ -199,6 +194,10 @@ static const char *const kind_names[] = { "", "heap buffer overflow", "heap buff
 
 static void on_crash(const struct hak_crash *crash) {
     static const char access_names[][12] = { "access to", "read of", "write to", "jump to" };
+    if (!crash) { /* its report was left by a fault */
+        if (hak_reporter_is(&reporter, hak_reporter_me())) end();
+        return;
+    }
     const void *address = (const void *)crash->address;
     if (!hak_guard_holds(address) || !begin()) return;
     const struct hak_guard_row *row = hak_guard_near(address);

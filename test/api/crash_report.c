@@ -5,11 +5,18 @@
  */
 #include "expect.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+
+#ifndef AT_MINSIGSTKSZ
+#define AT_MINSIGSTKSZ 51
+#endif
 
 static void *hidden(const volatile void *ptr)
 {
@@ -60,6 +67,99 @@ static int depth_use(volatile char *above)
     return depth_use(bytes) + bytes[0];
 }
 
+/* A handler that is there before the library starts, so that it is called after the report. */
+static sigjmp_buf mended;
+static bool is_mendable;
+static void early_handler(int signal, siginfo_t *info, void *context)
+{
+    (void)signal, (void)info, (void)context;
+    if (is_mendable)
+        siglongjmp(mended, 1);
+    _exit(7);
+}
+static void install_early(int argc, char **argv, char **environment)
+{
+    (void)environment;
+    if (argc < 2 || (strcmp(argv[1], "small-stack") != 0 && strcmp(argv[1], "fork") != 0))
+        return;
+    struct sigaction action = {.sa_sigaction = early_handler, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigaction(SIGSEGV, &action, NULL);
+}
+__attribute__((section(".preinit_array"), used)) static void (*const before_the_library)(int, char **, char **) = install_early;
+
+/* So much more than the kernel's frame needs, with nothing below it but what must not be written to. Says how many bytes were. */
+static void crash_on_small_stack(size_t more_bytes)
+{
+    static char area[128 * 1024];
+    size_t frame_bytes = getauxval(AT_MINSIGSTKSZ), below = sizeof area / 2;
+    stack_t stack = {.ss_sp = area + below, .ss_size = (frame_bytes ? frame_bytes : MINSIGSTKSZ) + more_bytes};
+    memset(area, 0x5a, sizeof area);
+    if (sigaltstack(&stack, NULL) != 0)
+        _exit(98);
+    is_mendable = true;
+    if (sigsetjmp(mended, 1) == 0)
+        *(volatile char *)hidden((void *)16) = 1;
+    size_t overwritten = 0;
+    for (size_t i = 0; i < below; i++)
+        overwritten += area[i] != 0x5a;
+    printf("%zu\n", overwritten);
+    fflush(stdout);
+    _exit(0);
+}
+
+/* Nobody reads what is said, so that a thread waits in its report for ever; in another's child one more does, and is interrupted there. */
+static int crash_in_fork(void)
+{
+    int ends[2], status = 0;
+    static const char bytes[4096];
+    if (pipe(ends) != 0)
+        return 98;
+    fcntl(ends[1], F_SETFL, O_NONBLOCK);
+    while (write(ends[1], bytes, sizeof bytes) > 0) {}
+    fcntl(ends[1], F_SETFL, 0);
+    dup2(ends[1], 2);
+    pthread_t thread;
+    pthread_create(&thread, NULL, crash_in_thread, NULL);
+    usleep(300000);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(10);
+        pthread_create(&thread, NULL, crash_in_thread, NULL);
+        usleep(300000);
+        pthread_kill(thread, SIGABRT); /* as a fault of the report's own would come */
+        pthread_join(thread, NULL);
+    }
+    waitpid(child, &status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 97);
+}
+
+#if defined(__x86_64__)
+/* SIGUSR1 finds no room for its frame: the kernel sends SIGSEGV, and no instruction will fault again. */
+static volatile int is_over;
+static pthread_t main_thread;
+static void *kill_main(void *unused)
+{
+    usleep(100000);
+    pthread_kill(main_thread, SIGUSR1);
+    usleep(300000);
+    is_over = 1;
+    return unused;
+}
+static int lose_a_frame(void)
+{
+    signal(SIGUSR1, own_handler);
+    main_thread = pthread_self();
+    char *pages = mmap(NULL, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(pages + 4096, 4096, PROT_READ | PROT_WRITE);
+    pthread_t thread;
+    pthread_create(&thread, NULL, kill_main, NULL);
+    __asm__ volatile("movq %%rsp, %%r12\n\tmovq %0, %%rsp\n1:\tpause\n\tcmpl $0, (%1)\n\tje 1b\n\tmovq %%r12, %%rsp"
+                     : : "r"(pages + 4096 + 512), "r"(&is_over) : "r12", "memory", "cc");
+    pthread_join(thread, NULL);
+    return 0;
+}
+#endif
+
 static int crash(const char *how)
 {
     struct rlimit none = {0, 0};
@@ -99,6 +199,14 @@ static int crash(const char *how)
     } else if (strcmp(how, "ignore-abort") == 0) {
         signal(SIGABRT, SIG_IGN);
         raise(SIGABRT);
+    } else if (strcmp(how, "small-stack") == 0) {
+        crash_on_small_stack(1536);
+    } else if (strcmp(how, "fork") == 0) {
+        return crash_in_fork();
+#if defined(__x86_64__)
+    } else if (strcmp(how, "no-frame") == 0) {
+        return lose_a_frame();
+#endif
     } else if (strcmp(how, "misuse") == 0)
         free((char *)hidden(malloc(100)) + 16);
     return 0;
@@ -235,6 +343,31 @@ static void misuse_keeps_its_own_line_first(void)
     EXPECT_SAY(first_line_has("hakmem: free: ") && first_line_has("is inside a block"), "%s", said);
 }
 
+/* It was 4 KiB of text on the program's stack for signals, and what lay below was overwritten. */
+static void a_small_stack_for_signals_is_enough(void)
+{
+    EXPECT(child_crashes("small-stack", true) == 0);
+    EXPECT_SAY(strcmp(out, "0\n") == 0, "bytes overwritten: %s", out);
+    EXPECT_SAY(first_line_has(" 0x10 ") && first_line_has("NULL"), "%s", said);
+}
+
+/* Who reports was known by the thread alone, and the child did not forget it: what met a fault in a report there reported again, for ever. */
+static void a_childs_report_is_its_own(void)
+{
+    int status = child_crashes("fork", true);
+    EXPECT_SAY(WIFEXITED(status) && WEXITSTATUS(status) == 7, "status %#x", (unsigned)status);
+}
+
+#if defined(__x86_64__)
+/* The program went on, without its signal. */
+static void what_the_kernel_finds_by_itself_kills(void)
+{
+    EXPECT(dies_by(child_crashes("no-frame", false), SIGSEGV));
+    EXPECT(dies_by(child_crashes("no-frame", true), SIGSEGV));
+    EXPECT_SAY(first_line_has("hakmem: SIGSEGV: "), "%s", said);
+}
+#endif
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -248,5 +381,10 @@ int main(int argc, char **argv)
     RUN(other_threads_report_too);
     RUN(a_handler_that_comes_later_replaces_ours);
     RUN(misuse_keeps_its_own_line_first);
+    RUN(a_small_stack_for_signals_is_enough);
+    RUN(a_childs_report_is_its_own);
+#if defined(__x86_64__)
+    RUN(what_the_kernel_finds_by_itself_kills);
+#endif
     return EXPECT_RESULT();
 }

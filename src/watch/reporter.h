@@ -1,0 +1,42 @@
+/* reporter.h - one report at a time, in handlers of signals, across forks.
+ *
+ * Who reports is known by process and thread: what a thread of the parent was at is nobody's in the child. A second thread waits for a
+ * second at most, since whoever goes on first may end the program, and then does without; so it ends, whatever the first one waits for.
+ *
+ * Threads:   any; everything here is async-signal-safe.
+ */
+#ifndef HAK_WATCH_REPORTER_H
+#define HAK_WATCH_REPORTER_H
+
+#include "base/atomic.h"
+#include "os/os.h"
+
+#include <time.h>
+
+struct hak_reporter {
+    hak_atomic_u64 who; /* process << 32 | thread; 0: nobody */
+};
+enum hak_reporter_turn {
+    HAK_REPORTER_MINE,   /* until hak_reporter_end() */
+    HAK_REPORTER_INSIDE, /* it was already: the report met a fault */
+    HAK_REPORTER_LATE,   /* another's lasts too long */
+};
+
+HAK_INLINE uint64_t hak_reporter_me(void) { return (uint64_t)hak_os_pid() << 32 | hak_os_tid(); }
+HAK_INLINE bool hak_reporter_is(const struct hak_reporter *reporter, uint64_t me) { return hak_load_relaxed(&reporter->who) == me; }
+
+HAK_INLINE enum hak_reporter_turn hak_reporter_begin(struct hak_reporter *reporter, uint64_t me) {
+    enum { WAITS = 200, WAIT_NS = 5 * 1000 * 1000 };
+    for (unsigned waits = 0;; waits++) {
+        uint64_t seen = hak_load_relaxed(&reporter->who);
+        if (seen == me) return HAK_REPORTER_INSIDE;
+        if ((seen == 0 || seen >> 32 != me >> 32) && hak_cas(&reporter->who, &seen, me)) return HAK_REPORTER_MINE;
+        if (waits == WAITS) return HAK_REPORTER_LATE;
+        struct timespec pause = { 0, WAIT_NS };
+        nanosleep(&pause, NULL);
+    }
+}
+
+HAK_INLINE void hak_reporter_end(struct hak_reporter *reporter) { hak_store_release(&reporter->who, 0); }
+
+#endif
