@@ -459,7 +459,7 @@ size_t hak_span_take_dense(size_t count, bool is_few) {
     size_t dirty_granules, granule = is_few ? take_clean(count, &dirty_granules) : HAK_NO_GRANULE;
     HAK_ASSERT(count <= ACROSS_MORE_THAN);
     if (granule == HAK_NO_GRANULE) granule = span_take(count, 1, &dirty_granules);
-    if (granule == HAK_NO_GRANULE || dirty_granules == count) return granule;
+    if (granule == HAK_NO_GRANULE || dirty_granules == count || is_few) return granule; /* few pages are no huge one */
     struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
     uint64_t mask = hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES), (unsigned)count);
     uint64_t huge = hak_huge_grow(granule / HAK_CHUNK_GRANULES, mask);

@@ -97,7 +97,10 @@ static HAK_NOINLINE bool half_grow(size_t half, uint64_t used, uint64_t rest) {
             hak_or(&chunk->blank, rest);
             hak_or(&chunk->dirty, rest);
             hak_free_note_unplayed((int64_t)hak_word_count(rest) * HAK_GRANULE_BYTES);
-        } else {
+        } else { /* what the kernel had given when it gave up is not counted */
+            struct hak_range range = { half_address(half), HAK_HALF_BYTES };
+            uint64_t calls = 0;
+            hak_os_return(&range, 1, &calls);
             unflag(half, true);
         }
     }
@@ -113,7 +116,7 @@ uint64_t hak_huge_grow(size_t number, uint64_t mask) {
         uint64_t half = hak_word_mask(h * HAK_HALF_GRANULES, HAK_HALF_GRANULES), rest = half & ~mask;
         uint64_t used = hak_load_relaxed(&chunk->used);
         if (!(mask & half) || used & rest || hak_load_relaxed(&chunk->dirty) & half) continue;
-        if (!heap_is_dense() || !allowed(1)) return resident;
+        if (!heap_is_dense() || hak_purge_over((int64_t)HAK_HALF_BYTES) || !allowed(1)) return resident;
         if (half_grow(number * 2 + h, used, rest)) resident |= half & mask;
     }
     return resident;

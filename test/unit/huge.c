@@ -180,6 +180,67 @@ static void a_huge_place_that_is_refused_is_free_memory(void **state) {
     give_all();
 }
 
+/* A class's first slab may want a page, and is cut where nothing is resident: what the huge page of one left free was passed by for the next,
+ * and each made 2 MiB resident. */
+static void slabs_of_few_blocks_are_of_small_pages(void **state) {
+    (void)state;
+    enum { CHUNKS = 64, FEW = 32 };
+    size_t whole[CHUNKS], few[FEW], above, dirty;
+    hak_options.huge_from_mb = 1;
+    if (grow_until_huge() == HAK_NO_GRANULE) skip();
+    for (unsigned i = 0; i < CHUNKS; i++) whole[i] = hak_span_take(64, 64, &dirty);
+    above = hak_span_take(64, 64, &dirty);
+    for (unsigned i = 0; i < CHUNKS; i++) hak_span_give(whole[i], 64, HAK_SPAN_CLEAN);
+    for (unsigned i = 0; i < FEW; i++) {
+        few[i] = hak_span_take_dense(SPAN, true);
+        assert_false(is_huge(few[i]));
+        assert_int_equal(resident_pages(few[i], SPAN), 0);
+    }
+    for (unsigned i = 0; i < FEW; i++) hak_span_give(few[i], SPAN, HAK_SPAN_AS_IT_WAS);
+    hak_span_give(above, 64, HAK_SPAN_AS_IT_WAS);
+    give_all();
+}
+
+/* Free memory is near its bound: the rest of a half would break it. */
+static void what_would_break_the_bound_is_not_made_huge(void **state) {
+    (void)state;
+    hak_options.huge_from_mb = 1;
+    int64_t filler = INT64_C(1) << 30; /* an eighth of what is taken below is less */
+    hak_free_note(filler, 0);
+    assert_int_equal(grow_until_huge(), HAK_NO_GRANULE);
+    hak_free_note(-filler, 0);
+    give_all();
+}
+
+/* The kernel gives up in the middle of a half: what it had given does not stay resident unseen. */
+static size_t next_half;
+static unsigned advice_count;
+static bool refuse_in_the_middle(enum hak_os_call call) {
+    if (call != HAK_OS_ADVISE || ++advice_count % 2) return false; /* that it may be huge; then that it be there */
+    memset(hak_granule_address(next_half), 1, 8 * HAK_GRANULE_BYTES);
+    return true;
+}
+static void what_was_there_when_the_kernel_gave_up_goes_back(void **state) {
+    (void)state;
+    hak_options.huge_from_mb = 1;
+    if (grow_until_huge() == HAK_NO_GRANULE) skip();
+    advice_count = 0;
+    hak_os_fault = refuse_in_the_middle;
+    for (unsigned i = 0; i < 2 * MOST && advice_count < 2; i++) {
+        size_t dirty, next = hak_span_take(SPAN, 1, &dirty);
+        next_half = next / HALF * HALF;
+        hak_span_give(next, SPAN, HAK_SPAN_AS_IT_WAS);
+        REQUIRE(taken_count < MOST);
+        taken[taken_count++] = hak_span_take_dense(SPAN, false);
+        REQUIRE(taken[taken_count - 1] == next);
+    }
+    hak_os_fault = NULL;
+    assert_int_equal(advice_count, 2);
+    assert_false(is_huge(next_half));
+    assert_int_equal(resident_pages(next_half, HALF), 0);
+    give_all();
+}
+
 /* A slab that lies across two halves, of which the upper one becomes huge: the lower part is as absent as before. */
 static void only_the_half_that_is_huge_is_resident(void **state) {
     (void)state;
@@ -219,6 +280,9 @@ int main(void) {
         cmocka_unit_test(calloc_of_blank_granules_knows_it),
         cmocka_unit_test(a_huge_place_that_is_refused_is_free_memory),
         cmocka_unit_test(only_the_half_that_is_huge_is_resident),
+        cmocka_unit_test(slabs_of_few_blocks_are_of_small_pages),
+        cmocka_unit_test(what_would_break_the_bound_is_not_made_huge),
+        cmocka_unit_test(what_was_there_when_the_kernel_gave_up_goes_back),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }
