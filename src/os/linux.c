@@ -1,6 +1,6 @@
 /* linux.c - the contract of os.h, on Linux.
  *
- * Owns:      nothing but what it learnt about the kernel (does it take process_madvise for oneself?).
+ * Owns:      nothing but what it learnt: does the kernel take process_madvise for oneself, does the program lock what it maps?
  * Rejected:  libc's wrappers: they set errno, which free must keep, and some are cancellation points.
  */
 #ifndef _GNU_SOURCE
@@ -35,6 +35,9 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
+#ifndef MLOCK_ONFAULT
+#define MLOCK_ONFAULT 1
+#endif
 #ifndef MADV_COLD
 #define MADV_COLD 20
 #endif
@@ -68,13 +71,36 @@ static int advise(void *address, size_t bytes, int advice) {
     return (int)HAK_SYS3(SYS_madvise, address, bytes, advice);
 }
 
+/* mlockall(MCL_FUTURE), as the last mapping that is worth a look showed. Then the kernel makes each resident as a whole: of 6 MB that 100
+ * threads held, 2 GB. Ours are locked as they are touched: one that nothing may touch is not filled, nor when that changes, if it is to be
+ * locked so. */
+enum { LOCKED_LOOK_BYTES = 256 << 10 };
+static hak_atomic_u32 is_locked;
+
+static bool is_locked_there(void *address) { return advise(address, 1, MADV_DONTNEED) == -EINVAL; } /* of a fresh mapping */
+static bool lock_on_touch(void *address, size_t bytes) { return HAK_SYS3(SYS_mlock2, address, bytes, MLOCK_ONFAULT) == 0; }
+
+/* A fresh mapping, of which nothing may be touched yet if it was expected to be locked. 0 or -errno; then it is gone. */
+static int locked_look(void *address, size_t bytes, bool was_expected) {
+    bool is_so = is_locked_there(address), is_done = is_so && lock_on_touch(address, bytes);
+    if (is_so != hak_load_relaxed(&is_locked)) hak_store_relaxed(&is_locked, is_so);
+    if (!was_expected) {
+        if (is_done) advise(address, bytes, MADV_DONTNEED_LOCKED); /* it was filled */
+        return 0;
+    }
+    int result = (int)HAK_SYS3(SYS_mprotect, address, bytes, PROT_READ | PROT_WRITE);
+    if (result != 0) HAK_SYS2(SYS_munmap, address, bytes);
+    return result;
+}
+
 int hak_os_map_at(void *address, size_t bytes) {
     FAULT(HAK_OS_MAP_AT, -ENOMEM);
-    long result = HAK_SYS6(SYS_mmap, address, bytes, PROT_READ | PROT_WRITE,
+    bool is_large = bytes >= LOCKED_LOOK_BYTES, is_expected = is_large && hak_load_relaxed(&is_locked);
+    long result = HAK_SYS6(SYS_mmap, address, bytes, is_expected ? PROT_NONE : PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (result == (long)address) {
         advise(address, bytes, MADV_NOHUGEPAGE); /* also where the system's setting is "always" */
-        return 0;
+        return is_large ? locked_look(address, bytes, is_expected) : 0;
     }
     if (result < 0 && result > -4096) return (int)result;
     HAK_SYS2(SYS_munmap, result, bytes); /* before Linux 4.17 the address is only a hint */
@@ -131,9 +157,16 @@ bool hak_os_wipe_on_fork(void *page, size_t bytes) {
 /* 0 not asked yet, 1 the kernel takes process_madvise for oneself (Linux 6.14 and later), 2 it does not */
 static hak_atomic_u32 batch_state;
 
+/* What is locked takes an advice of its own, which older kernels refuse for all. */
+static hak_atomic_u32 return_advice;
+
 static bool return_one(const struct hak_range *range) {
-    int result = advise(range->start, range->bytes, MADV_DONTNEED);
-    if (result == -EINVAL) result = advise(range->start, range->bytes, MADV_DONTNEED_LOCKED); /* mlock */
+    int result = -EINVAL, learnt = (int)hak_load_relaxed(&return_advice);
+    if (learnt) result = advise(range->start, range->bytes, learnt);
+    if (result != 0) result = advise(range->start, range->bytes, MADV_DONTNEED);
+    if (result != -EINVAL || learnt) return result == 0;
+    result = advise(range->start, range->bytes, MADV_DONTNEED_LOCKED);
+    if (result == 0) hak_store_relaxed(&return_advice, MADV_DONTNEED_LOCKED);
     return result == 0;
 }
 
@@ -144,7 +177,8 @@ HAK_COLD size_t hak_os_return(const struct hak_range *ranges, size_t count, uint
         HAK_STATIC(sizeof(struct hak_range) == sizeof(struct iovec));
         size_t bytes = 0;
         for (size_t i = 0; i < count; i++) bytes += ranges[i].bytes;
-        long result = HAK_SYS5(SYS_process_madvise, PIDFD_SELF_THREAD_GROUP, ranges, count, MADV_DONTNEED, 0);
+        int learnt = (int)hak_load_relaxed(&return_advice);
+        long result = HAK_SYS5(SYS_process_madvise, PIDFD_SELF_THREAD_GROUP, ranges, count, learnt ? learnt : MADV_DONTNEED, 0);
         ++*call_count;
         if (result == (long)bytes) {
             hak_store_relaxed(&batch_state, 1);

@@ -29,7 +29,8 @@ extern bool (*hak_os_fault)(enum hak_os_call call); /* true: this call fails */
 #endif
 
 /* --- address space --- */
-int hak_os_map_at(void *address, size_t bytes);         /* read-write, exactly there, no huge pages; -EEXIST when taken */
+/* Read-write, exactly there, no huge pages; -EEXIST when taken. Where the program locks what it maps it is locked as it is touched. */
+int hak_os_map_at(void *address, size_t bytes);
 void *hak_os_map(size_t bytes);                         /* read-write, anywhere */
 int hak_os_unmap(void *address, size_t bytes);
 int hak_os_fresh(void *address, size_t bytes);          /* maps zero pages over what is there, read-write */

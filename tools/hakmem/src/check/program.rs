@@ -295,7 +295,7 @@ fn kind_check(path: &Path, headers: &Headers, findings: &mut Vec<Finding>) {
     }
 }
 
-/// mlockall makes resident what the library maps ahead, and counts it against the limit unless it is root's.
+/// mlockall counts what the library maps ahead against the limit, unless it is root's.
 fn lock_check(shown: &str, findings: &mut Vec<Finding>) {
     let Some(limit) = system::limit("self", "Max locked memory").filter(|_| system::user_id() != 0) else {
         return;
