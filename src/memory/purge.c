@@ -101,7 +101,7 @@ static uint64_t held_bytes(void) {
  * in one class goes back and is wanted there a moment later. To half of what is held at most, or to what a small program may keep. */
 static HAK_COLD void keep_judge_pages(uint64_t returned, uint64_t again) {
     uint64_t bound = hak_purge_bound(), wanted = bound + bound / 2;
-    if (returned < bound / 2 || again * 4 <= returned * 3) return;
+    if (returned < bound / 2 || again * 5 <= returned * 3) return;
     uint64_t most = held_bytes() / 2;
     if (most < KEEP_PAGES_BYTES) most = KEEP_PAGES_BYTES;
     hak_store_relaxed(&hak_purge.enforced_bytes, 0);

@@ -5,7 +5,7 @@
  * The bound: free memory that is resident stays under max(free_max_mb, used / free_share, keep). While more than a fifth of what the
  *            bound returned is touched again within 1.9 seconds, and that costs a hundredth of a processor's time, `keep` rises to
  *            what the program drew from free memory, its fall from a peak, and a quarter, but to as many times what is held as that
- *            costs hundredths at most; and by half when three quarters are touched again within a second, for then it is classes that
+ *            costs hundredths at most; and by half when three fifths are touched again within a second, for then it is classes that
  *            want their own pages back: to half of what is held, or 32 MiB. What the sweep returned says nothing of the bound. Every
  *            two seconds it falls, by half at most, to what was drawn in them. What was kept and never needed goes; what comes and
  *            goes stays.
