@@ -132,9 +132,9 @@ void hak_bin_put_back(struct hak_heap *heap, unsigned shelf_index) {
     }
 }
 
-HAK_COLD bool hak_event_make_room(struct hak_heap *heap, size_t count) {
+HAK_COLD size_t hak_event_make_room(struct hak_heap *heap, size_t count) {
     enum { MUCH_BYTES = 128 << 10 }; /* worth a slab's end and a cut each time */
-    if (!hak_span_next_is_clean(count)) return false;
+    if (!hak_span_next_is_clean(count)) return HAK_NO_GRANULE;
     heap->may_make_room = 0;
     for (unsigned index = 1; index < hak_shelf_end(heap); index++) {
         struct hak_shelf *shelf = hak_shelf_of(heap, index);
@@ -148,10 +148,11 @@ HAK_COLD bool hak_event_make_room(struct hak_heap *heap, size_t count) {
         *made_room |= bit;
         shelf->current = NULL;
         HAK_COUNT(&heap->counters, slab_released, 1);
+        size_t granule = hak_slab_granule(row->slab);
         hak_slab_release_claimed(row->slab, &heap->free_sum);
-        return true;
+        return granule;
     }
-    return false;
+    return HAK_NO_GRANULE;
 }
 
 static void event_current(struct hak_heap *heap, struct hak_slab *slab, struct hak_row *row, uint32_t out) {

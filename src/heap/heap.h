@@ -291,8 +291,8 @@ void hak_event_pending(struct hak_heap *heap);
 void hak_event_finish(struct hak_heap *heap, struct hak_slab *slab);
 /* Where the next span of `count` granules would be of memory that is not resident: a slab in use of which nothing is held ends, if there is one.
  * Of each class one in purge_delay_ms, but for those that hold much: classes that take turns with a few blocks each would cut one at each turn.
- * True: it did. */
-bool hak_event_make_room(struct hak_heap *heap, size_t count);
+ * Where it did, or HAK_NO_GRANULE. */
+size_t hak_event_make_room(struct hak_heap *heap, size_t count);
 /* Memory is short: full slabs of which anything is free are in their lists again, though less than their share is. */
 void hak_event_relist(struct hak_heap *heap);
 

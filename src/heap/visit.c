@@ -166,8 +166,11 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
         /* Cut in what a large block left, sixteen slabs of which a page each was wanted held 480 pages (sqlite: 10.4 MiB instead of 9.4). */
         bool wants_little = hak_shelf_of(heap, index)->handed < hak_classes[index].capacity;
         if (!wants_little) hak_kept_make_room(heap, hak_classes[index].granules);
-        if (HAK_UNLIKELY(heap->may_make_room) && hak_event_make_room(heap, hak_classes[index].granules)) wants_little = false;
-        slab = hak_slab_cut(heap, index, wants_little);
+        if (HAK_UNLIKELY(heap->may_make_room)) {
+            size_t room = hak_event_make_room(heap, hak_classes[index].granules);
+            if (room != HAK_NO_GRANULE) slab = hak_slab_cut_at(heap, index, room);
+        }
+        if (!slab) slab = hak_slab_cut(heap, index, wants_little);
         if (!slab) return NULL;
     }
     HAK_COUNT(&heap->counters, visit_new_slab, 1);

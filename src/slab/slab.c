@@ -122,17 +122,23 @@ static void ended_note(unsigned class_index, size_t granule) {
     hak_store_relaxed(&place[i], (uint32_t)granule + 1);
 }
 
+struct hak_slab *hak_slab_cut_at(struct hak_heap *heap, unsigned class_index, size_t granule) {
+    size_t count = hak_classes[class_index].granules;
+    if (!hak_span_take_again(granule, count)) return NULL;
+    if (slab_make(granule, heap, class_index)) return hak_slab_at(granule);
+    hak_span_give(granule, count, HAK_SPAN_AS_IT_WAS);
+    return NULL;
+}
+
 struct hak_slab *hak_slab_cut_again(struct hak_heap *heap, unsigned class_index) {
     hak_atomic_u32 *place = ended[hak_class_plain(class_index)];
-    size_t count = hak_classes[class_index].granules;
-    for (unsigned i = PLACES; i-- > 0;) {
+    struct hak_slab *slab = NULL;
+    for (unsigned i = PLACES; i-- > 0 && !slab;) {
         if (!hak_load_relaxed(&place[i])) continue;
         size_t granule = (size_t)hak_exchange(&place[i], 0) - 1;
-        if (granule == SIZE_MAX || !hak_span_take_again(granule, count)) continue;
-        if (slab_make(granule, heap, class_index)) return hak_slab_at(granule);
-        hak_span_give(granule, count, HAK_SPAN_AS_IT_WAS);
+        if (granule != SIZE_MAX) slab = hak_slab_cut_at(heap, class_index, granule);
     }
-    return NULL;
+    return slab;
 }
 
 struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index, bool is_few) {

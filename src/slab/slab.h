@@ -178,7 +178,9 @@ HAK_INLINE void hak_slab_unclaim(struct hak_slab *slab) { hak_store_release(&sla
 
 /* Cuts a new slab of the class for the heap, of which few blocks may be wanted; NULL when memory is short. It is CURRENT, all its blocks free. */
 struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index, bool is_few);
-/* The same where one of the class ended lately, if that is free and resident; else NULL. */
+/* The same there, if that is free and resident; else NULL. */
+struct hak_slab *hak_slab_cut_at(struct hak_heap *heap, unsigned class_index, size_t granule);
+/* The same where one of the class ended lately. */
 struct hak_slab *hak_slab_cut_again(struct hak_heap *heap, unsigned class_index);
 
 /* Ends a slab, all of whose blocks are free and which is in no list. The caller holds the

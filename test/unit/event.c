@@ -280,6 +280,28 @@ static void a_slab_in_use_that_holds_nothing_makes_room(void **state) {
     AUDIT();
 }
 
+/* And not below it, where nothing is resident: it ended for nothing then. */
+static void the_room_that_is_made_is_used(void **state) {
+    (void)state;
+    enum { FIRST = 30, SECOND = 40, HOLE = 16 };
+    struct hak_heap *heap = heap_make();
+    class_is_common(heap, FIRST);
+    class_is_common(heap, SECOND);
+    hak_purge_spans(0);
+    size_t dirty, hole = hak_span_take(HOLE, 1, &dirty);
+    unsigned count = hak_classes[FIRST].capacity / 2;
+    for (unsigned i = 0; i < count; i++) blocks[i] = block_take(heap, FIRST);
+    struct hak_slab *slab = slab_of(blocks[0]);
+    for (unsigned i = 0; i < count; i++) block_give(heap, blocks[i]);
+    assert_true(hole < hak_slab_granule(slab));
+    hak_span_give(hole, HOLE, HAK_SPAN_CLEAN);
+    void *block = block_take(heap, SECOND);
+    assert_ptr_equal(slab_of(block), slab);
+    block_give(heap, block);
+    heap_end(heap);
+    AUDIT();
+}
+
 /* But not at each turn: twenty sizes by turns, 100 blocks of each, cut a slab for every 100 blocks, a third of the time. */
 static void classes_that_take_turns_have_slabs_of_their_own(void **state) {
     (void)state;
@@ -331,6 +353,7 @@ int main(void) {
         cmocka_unit_test(the_word_in_use_goes_back_though_a_third_thread_is_at_the_slab),
         cmocka_unit_test(a_slab_is_looked_at_again_below_an_eighth),
         cmocka_unit_test(a_slab_in_use_that_holds_nothing_makes_room),
+        cmocka_unit_test(the_room_that_is_made_is_used),
         cmocka_unit_test(classes_that_take_turns_have_slabs_of_their_own),
         cmocka_unit_test(classes_that_hold_much_in_their_turn_make_room_each_time),
         cmocka_unit_test(an_end_that_meets_a_claim_is_put_off),
