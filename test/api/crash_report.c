@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -67,44 +66,32 @@ static int depth_use(volatile char *above)
     return depth_use(bytes) + bytes[0];
 }
 
-/* A handler that is there before the library starts, so that it is called after the report. */
-static sigjmp_buf mended;
-static bool is_mendable;
-static void early_handler(int signal, siginfo_t *info, void *context)
+/* In front of the library's handler, which after its report restores the default action and returns. */
+static struct sigaction the_librarys;
+static char area[128 * 1024];
+static void call_and_look(int signal, siginfo_t *info, void *context)
 {
-    (void)signal, (void)info, (void)context;
-    if (is_mendable)
-        siglongjmp(mended, 1);
-    _exit(7);
-}
-static void install_early(int argc, char **argv, char **environment)
-{
-    (void)environment;
-    if (argc < 2 || (strcmp(argv[1], "small-stack") != 0 && strcmp(argv[1], "fork") != 0))
-        return;
-    struct sigaction action = {.sa_sigaction = early_handler, .sa_flags = SA_SIGINFO | SA_ONSTACK};
-    sigaction(SIGSEGV, &action, NULL);
-}
-__attribute__((section(".preinit_array"), used)) static void (*const before_the_library)(int, char **, char **) = install_early;
-
-/* So much more than the kernel's frame needs, with nothing below it but what must not be written to. Says how many bytes were. */
-static void crash_on_small_stack(size_t more_bytes)
-{
-    static char area[128 * 1024];
-    size_t frame_bytes = getauxval(AT_MINSIGSTKSZ), below = sizeof area / 2;
-    stack_t stack = {.ss_sp = area + below, .ss_size = (frame_bytes ? frame_bytes : MINSIGSTKSZ) + more_bytes};
-    memset(area, 0x5a, sizeof area);
-    if (sigaltstack(&stack, NULL) != 0)
-        _exit(98);
-    is_mendable = true;
-    if (sigsetjmp(mended, 1) == 0)
-        *(volatile char *)hidden((void *)16) = 1;
+    the_librarys.sa_sigaction(signal, info, context);
     size_t overwritten = 0;
-    for (size_t i = 0; i < below; i++)
+    for (size_t i = 0; i < sizeof area / 2; i++)
         overwritten += area[i] != 0x5a;
     printf("%zu\n", overwritten);
     fflush(stdout);
     _exit(0);
+}
+
+/* So much more than the kernel's frame needs, with nothing below it but what must not be written to. Says how many bytes were. */
+static void crash_on_small_stack(size_t more_bytes)
+{
+    size_t frame_bytes = getauxval(AT_MINSIGSTKSZ);
+    stack_t stack = {.ss_sp = area + sizeof area / 2, .ss_size = (frame_bytes ? frame_bytes : MINSIGSTKSZ) + more_bytes};
+    memset(area, 0x5a, sizeof area);
+    if (sigaltstack(&stack, NULL) != 0 || sigaction(SIGSEGV, NULL, &the_librarys) != 0 || !(the_librarys.sa_flags & SA_SIGINFO))
+        _exit(98);
+    struct sigaction action = the_librarys;
+    action.sa_sigaction = call_and_look;
+    sigaction(SIGSEGV, &action, NULL);
+    *(volatile char *)hidden((void *)16) = 1;
 }
 
 /* Nobody reads what is said, so that a thread waits in its report for ever; in another's child one more does, and is interrupted there. */
@@ -130,7 +117,7 @@ static int crash_in_fork(void)
         pthread_join(thread, NULL);
     }
     waitpid(child, &status, 0);
-    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 97);
+    _exit(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV ? 7 : 97);
 }
 
 #if defined(__x86_64__)
