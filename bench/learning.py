@@ -79,6 +79,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("workloads", nargs="*", default=WORKLOADS)
     options = parser.parse_args()
+    for workload in options.workloads:
+        if workload.count(".") != 2:
+            parser.error(f"{workload}: not of the form DRIVER.PIECE.SCALE, such as {WORKLOADS[0]}")
     library = os.path.join(os.path.abspath(options.build), "libhakmem.so")
     print("| workload | halvings | CPU time | learnt | " + " | ".join(f"{name} | learnt" for name, *_ in MEASURES) + " |")
     print("|---" * (4 + 2 * len(MEASURES)) + "|")
