@@ -19,7 +19,6 @@
 #include "watch/sampler.h"
 
 #include <string.h>
-#include <time.h>
 
 enum { FAULTS = 16, FILES = 64, PATH_BYTES = 192, MAPS_BYTES = 8192, LINE_BYTES = 512, ELF_TYPE = 16, ELF_FIXED = 2 };
 

@@ -11,8 +11,6 @@
 #include "base/atomic.h"
 #include "os/os.h"
 
-#include <time.h>
-
 struct hak_reporter {
     hak_atomic_u64 who; /* process << 32 | thread; 0: nobody */
 };
@@ -26,14 +24,13 @@ HAK_INLINE uint64_t hak_reporter_me(void) { return (uint64_t)hak_os_pid() << 32 
 HAK_INLINE bool hak_reporter_is(const struct hak_reporter *reporter, uint64_t me) { return hak_load_relaxed(&reporter->who) == me; }
 
 HAK_INLINE enum hak_reporter_turn hak_reporter_begin(struct hak_reporter *reporter, uint64_t me) {
-    enum { WAITS = 200, WAIT_NS = 5 * 1000 * 1000 };
-    for (unsigned waits = 0;; waits++) {
+    enum { TURNS_MAX = 10000 };
+    for (unsigned turn = 0;; turn++) {
         uint64_t seen = hak_load_relaxed(&reporter->who);
         if (seen == me) return HAK_REPORTER_INSIDE;
         if ((seen == 0 || seen >> 32 != me >> 32) && hak_cas(&reporter->who, &seen, me)) return HAK_REPORTER_MINE;
-        if (waits == WAITS) return HAK_REPORTER_LATE;
-        struct timespec pause = { 0, WAIT_NS };
-        nanosleep(&pause, NULL);
+        if (turn == TURNS_MAX) return HAK_REPORTER_LATE;
+        hak_os_yield(turn); /* most are short: a fault that the program mends */
     }
 }
 
