@@ -168,7 +168,10 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
         if (!wants_little) hak_kept_make_room(heap, hak_classes[index].granules);
         if (HAK_UNLIKELY(heap->may_make_room)) {
             size_t room = hak_event_make_room(heap, hak_classes[index].granules);
-            if (room != HAK_NO_GRANULE) slab = hak_slab_cut_at(heap, index, room);
+            if (room != HAK_NO_GRANULE) {
+                slab = hak_slab_cut_at(heap, index, room);
+                wants_little = false; /* what is resident is better than new memory after all */
+            }
         }
         if (!slab) slab = hak_slab_cut(heap, index, wants_little);
         if (!slab) return NULL;

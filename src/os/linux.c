@@ -157,17 +157,15 @@ bool hak_os_wipe_on_fork(void *page, size_t bytes) {
 /* 0 not asked yet, 1 the kernel takes process_madvise for oneself (Linux 6.14 and later), 2 it does not */
 static hak_atomic_u32 batch_state;
 
-/* What is locked takes an advice of its own, which older kernels refuse for all. */
-static hak_atomic_u32 return_advice;
+/* Until something locked was met: that takes an advice of its own, which does for all, and which older kernels do not know. */
+static hak_atomic_u32 return_advice = MADV_DONTNEED;
 
 static bool return_one(const struct hak_range *range) {
-    int result = -EINVAL, learnt = (int)hak_load_relaxed(&return_advice);
-    if (learnt) result = advise(range->start, range->bytes, learnt);
-    if (result != 0) result = advise(range->start, range->bytes, MADV_DONTNEED);
-    if (result != -EINVAL || learnt) return result == 0;
-    result = advise(range->start, range->bytes, MADV_DONTNEED_LOCKED);
-    if (result == 0) hak_store_relaxed(&return_advice, MADV_DONTNEED_LOCKED);
-    return result == 0;
+    int advice = (int)hak_load_relaxed(&return_advice), result = advise(range->start, range->bytes, advice);
+    if (result != -EINVAL || advice == MADV_DONTNEED_LOCKED) return result == 0;
+    if (advise(range->start, range->bytes, MADV_DONTNEED_LOCKED) != 0) return false;
+    hak_store_relaxed(&return_advice, MADV_DONTNEED_LOCKED);
+    return true;
 }
 
 HAK_COLD size_t hak_os_return(const struct hak_range *ranges, size_t count, uint64_t *call_count) {
@@ -177,8 +175,7 @@ HAK_COLD size_t hak_os_return(const struct hak_range *ranges, size_t count, uint
         HAK_STATIC(sizeof(struct hak_range) == sizeof(struct iovec));
         size_t bytes = 0;
         for (size_t i = 0; i < count; i++) bytes += ranges[i].bytes;
-        int learnt = (int)hak_load_relaxed(&return_advice);
-        long result = HAK_SYS5(SYS_process_madvise, PIDFD_SELF_THREAD_GROUP, ranges, count, learnt ? learnt : MADV_DONTNEED, 0);
+        long result = HAK_SYS5(SYS_process_madvise, PIDFD_SELF_THREAD_GROUP, ranges, count, hak_load_relaxed(&return_advice), 0);
         ++*call_count;
         if (result == (long)bytes) {
             hak_store_relaxed(&batch_state, 1);

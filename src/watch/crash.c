@@ -230,7 +230,7 @@ static void go_on(unsigned layer, int signal, siginfo_t *info, void *context) {
 /* The report, from which a fault of its own leads back here. The second layer stands in front of the program's own handler, for the guards
  * alone: that handler may mend the fault (Java's does, by the thousand), and if it does not, it goes on to what it found, the first layer. */
 static void report_guarded(unsigned layer, int signal, const siginfo_t *info, const ucontext_t *context, uint64_t me) {
-    if (hak_reporter_begin(&reporter, me) != HAK_REPORTER_MINE)
+    if (!hak_reporter_begin(&reporter, me))
         return;
     if (sigsetjmp(way_back, 1) == 0) {
         tell_listener(signal, info, context);

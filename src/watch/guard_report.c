@@ -161,9 +161,8 @@ static void report(const struct hak_guard_row *row, const void *address, enum ha
     line_write(&text);
 }
 
-/* False: this thread is in a report already, and met a fault there; or another's lasts too long. */
 static bool begin(void) {
-    if (hak_reporter_begin(&reporter, hak_reporter_me()) != HAK_REPORTER_MINE) return false;
+    if (!hak_reporter_begin(&reporter, hak_reporter_me())) return false;
     hak_guard_event_begin(&work.at);
     return true;
 }

@@ -14,22 +14,18 @@
 struct hak_reporter {
     hak_atomic_u64 who; /* process << 32 | thread; 0: nobody */
 };
-enum hak_reporter_turn {
-    HAK_REPORTER_MINE,   /* until hak_reporter_end() */
-    HAK_REPORTER_INSIDE, /* it was already: the report met a fault */
-    HAK_REPORTER_LATE,   /* another's lasts too long */
-};
 
 HAK_INLINE uint64_t hak_reporter_me(void) { return (uint64_t)hak_os_pid() << 32 | hak_os_tid(); }
 HAK_INLINE bool hak_reporter_is(const struct hak_reporter *reporter, uint64_t me) { return hak_load_relaxed(&reporter->who) == me; }
 
-HAK_INLINE enum hak_reporter_turn hak_reporter_begin(struct hak_reporter *reporter, uint64_t me) {
+/* Until hak_reporter_end(). False: this thread is in a report already, which met a fault; or another's lasts too long. */
+HAK_INLINE bool hak_reporter_begin(struct hak_reporter *reporter, uint64_t me) {
     enum { TURNS_MAX = 10000 };
     for (unsigned turn = 0;; turn++) {
         uint64_t seen = hak_load_relaxed(&reporter->who);
-        if (seen == me) return HAK_REPORTER_INSIDE;
-        if ((seen == 0 || seen >> 32 != me >> 32) && hak_cas(&reporter->who, &seen, me)) return HAK_REPORTER_MINE;
-        if (turn == TURNS_MAX) return HAK_REPORTER_LATE;
+        if (seen == me) return false;
+        if ((seen == 0 || seen >> 32 != me >> 32) && hak_cas(&reporter->who, &seen, me)) return true;
+        if (turn == TURNS_MAX) return false;
         hak_os_yield(turn); /* most are short: a fault that the program mends */
     }
 }
