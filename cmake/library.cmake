@@ -20,7 +20,7 @@ endif()
 # no libstdc++) is needed, yet an exception thrown by a new-handler passes through our frames.
 set(hakmem_flags
     -Wall -Wextra -Wpointer-arith -Wundef -Wvla
-    -fdata-sections # packaging/hakmem.lds orders them
+    -ffunction-sections -fdata-sections # packaging/hakmem.lds orders them
     -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-semantic-interposition -fno-plt
     -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free
     -fno-strict-aliasing -fno-math-errno
@@ -95,6 +95,7 @@ endif()
 # One relocatable object: were the archive to hold many, a program that names only malloc and free would get
 # memalign from libc, and its blocks would meet our free. What is hidden becomes local to the object.
 set(combined ${PROJECT_BINARY_DIR}/hakmem.o)
+set(code ${PROJECT_SOURCE_DIR}/packaging/combined.lds)
 if(HAKMEM_SANITIZE)
     # The sanitizers' runtime owns malloc in the process; ours stand beside it under names of their own,
     # and test/support/renamed.h gives the tests those names.
@@ -103,13 +104,12 @@ if(HAKMEM_SANITIZE)
 else()
     set(renamed)
     # Code in a section of its own name: the linker gives its bounds (src/watch/stack.c).
-    set(after_combine COMMAND ${CMAKE_OBJCOPY} --localize-hidden --rename-section .text=hakmem_text
-        --rename-section .text.unlikely=hakmem_text --rename-section .text.early=hakmem_text ${combined})
+    set(after_combine COMMAND ${CMAKE_OBJCOPY} --localize-hidden --rename-section .text=hakmem_text ${combined})
 endif()
 add_custom_command(OUTPUT ${combined}
-    COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${combined} $<TARGET_OBJECTS:hakmem_objects>
+    COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -Wl,-T,${code} -o ${combined} $<TARGET_OBJECTS:hakmem_objects>
     ${after_combine}
-    DEPENDS hakmem_objects $<TARGET_OBJECTS:hakmem_objects> ${renamed}
+    DEPENDS hakmem_objects $<TARGET_OBJECTS:hakmem_objects> ${renamed} ${code}
     COMMAND_EXPAND_LISTS VERBATIM COMMENT "Combining hakmem.o")
 set_source_files_properties(${combined} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
 add_custom_target(hakmem_combined DEPENDS ${combined})

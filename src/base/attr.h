@@ -16,7 +16,6 @@
 #define HAK_INLINE      static inline __attribute__((always_inline))
 #define HAK_NOINLINE    __attribute__((noinline))
 #define HAK_COLD        __attribute__((noinline, cold))
-#define HAK_EARLY       __attribute__((section(".text.early"))) /* of a part that lies behind the rest, but called in each program: packaging/hakmem.lds */
 #define HAK_EXPORT      __attribute__((visibility("default"), used))
 #define HAK_ALIAS(f)    __attribute__((visibility("default"), used, alias(#f), copy(f)))
 #define HAK_LINE        64 /* bytes; the cache line of every processor we run on */

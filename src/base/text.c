@@ -250,11 +250,11 @@ void hak_text_end_line(struct hak_text *text) {
     }
 }
 
-static HAK_EARLY char lower(char c) {
+static char lower(char c) {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-HAK_EARLY bool hak_name_same(const char *a, const char *b) {
+bool hak_name_same(const char *a, const char *b) {
     while (*a && lower(*a) == lower(*b))
         a++, b++;
     return lower(*a) == lower(*b);

@@ -315,7 +315,7 @@ static HAK_NOINLINE void wanted_at_exit(void) {
         json_write_file();
 }
 
-HAK_EARLY void hak_report_at_exit(void) {
+void hak_report_at_exit(void) {
     if (hak_options.stats || hak_options.report[0])
         wanted_at_exit();
 }

@@ -61,7 +61,7 @@ static void child_begins(void) {
     if (HAK_OPT(guard)) hak_watch_guards_in_child();
 }
 
-bool hak_start(void) {
+HAK_COLD bool hak_start(void) {
     static hak_atomic_u32 started;
     if (HAK_LIKELY(hak_load_acquire(&started))) return true;
     options_read();
@@ -127,7 +127,7 @@ static void background_start(void) {
 }
 
 /* Only what was asked for: a program that never allocates pays for nothing else. */
-__attribute__((constructor(101))) static void program_begins(void) {
+__attribute__((constructor(101), cold)) static void program_begins(void) {
     options_read();
     if (HAK_OPT(stats) || hak_options.report[0] || hak_options.record[0]) hak_report_at_start();
     if (HAK_OPT(crash_report)) hak_crash_at_start(hak_describe_address);

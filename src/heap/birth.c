@@ -217,7 +217,7 @@ static bool vanished_any(void) {
 }
 
 /* A dead heap or a new one is the calling thread's. */
-static struct hak_heap *heap_begin(bool *is_new) {
+static HAK_COLD struct hak_heap *heap_begin(bool *is_new) {
     hak_fork_child((struct hak_heap *)&hak_heap_none); /* in a child the epoch moves on before anything else */
     struct hak_heap *heap = hak_heap_dead_any() ? hak_heap_dead_take() : NULL;
     if (!heap && HAK_UNLIKELY(vanished_any())) heap = hak_heap_dead_take();
@@ -236,7 +236,7 @@ static struct hak_heap *heap_begin(bool *is_new) {
     return heap;
 }
 
-struct hak_heap *hak_heap_birth(void) {
+HAK_COLD struct hak_heap *hak_heap_birth(void) {
     bool is_new;
     struct hak_heap *heap = heap_begin(&is_new);
     if (!heap) return NULL;

@@ -59,7 +59,7 @@ static bool is_too_soon(size_t number, uint64_t now, uint64_t period) {
 }
 
 /* The caller has moved the step's time on from `last` to `now`. */
-static HAK_NOINLINE void sweep_step(struct hak_heap *heap, uint64_t now, uint64_t last) {
+static HAK_COLD void sweep_step(struct hak_heap *heap, uint64_t now, uint64_t last) {
     static hak_atomic_u64 word_bytes = HAK_WORD_BYTES; /* what the windows were made for; the option may change at any time */
     if (hak_load_relaxed(&word_bytes) != HAK_OPT(word_bytes)) {
         hak_store_relaxed(&word_bytes, HAK_OPT(word_bytes));

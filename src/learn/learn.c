@@ -213,20 +213,15 @@ static void window_look(uint64_t now) {
     shown_write(now);
 }
 
-static void look(uint64_t now) {
-    if (!learn.is_begun) {
-        if (!learn.start_ms) learn.start_ms = now;
-        if (now - learn.start_ms < hurried(FIRST_MS)) {
-            due_in(learn.start_ms, hurried(FIRST_MS));
-            return;
-        }
-        if (hak_load_relaxed(&learn.epoch) == 0) cycle_make(learn.start_ms); /* who ends before pays nothing for it */
-        learn.is_begun = true;
-        hak_cycle_begin(&learn.cycle, now);
-        next_begins(now);
-        shown_write(now);
-        return;
-    }
+static HAK_COLD void first_window_begins(uint64_t now) {
+    if (hak_load_relaxed(&learn.epoch) == 0) cycle_make(learn.start_ms); /* who ends before pays nothing for it */
+    learn.is_begun = true;
+    hak_cycle_begin(&learn.cycle, now);
+    next_begins(now);
+    shown_write(now);
+}
+
+static HAK_COLD void look(uint64_t now) {
     if (evo_policy != HAK_EVO_FROZEN) limit_look(now); /* what is fixed asks the system nothing */
     pins_look(now);
     bool explores = learn.cycle.stage != HAK_STAGE_FROZEN;
@@ -248,20 +243,23 @@ static void look(uint64_t now) {
     else frozen_look(now);
 }
 
-static HAK_EARLY void tick(uint64_t now) {
+static HAK_COLD void tick(uint64_t now) {
     uint32_t epoch = hak_load_relaxed(&hak_epoch);
     uint32_t made_in = hak_load_relaxed(&learn.epoch);
     if (HAK_LIKELY((made_in == epoch || made_in == 0) && now < hak_load_relaxed(&learn.due_ms))) return;
     if (!lock_try()) return;
     made_in = hak_load_relaxed(&learn.epoch);
     if (HAK_UNLIKELY(made_in != 0 && made_in != epoch)) child_begins(now);
-    look(now);
+    if (!learn.is_begun && !learn.start_ms) learn.start_ms = now;
+    if (learn.is_begun) look(now);
+    else if (now - learn.start_ms < hurried(FIRST_MS)) due_in(learn.start_ms, hurried(FIRST_MS));
+    else first_window_begins(now);
     unlock();
 }
 
 /* --- from outside --- */
 
-static HAK_EARLY enum hak_evo_policy policy_wanted(void) {
+static HAK_COLD enum hak_evo_policy policy_wanted(void) {
     static const char names[][8] = { "auto", "learn", "canary", "frozen", "off" };
     const char *wanted = hak_options.evo_policy;
     enum hak_evo_policy usual = hak_options.policy[0] ? evo_default_with_file : evo_default;
@@ -302,7 +300,7 @@ static void policy_believe(const struct hak_policy *policy) {
     shown_write(now);
 }
 
-HAK_EARLY bool hak_learn_start(void) {
+HAK_COLD bool hak_learn_start(void) {
     evo_policy = policy_wanted();
     if (evo_policy == HAK_EVO_OFF) return false;
     if (hak_options.policy[0]) {
@@ -329,7 +327,7 @@ static int policy_store(const char *path, bool always) {
 
 static bool is_on(void) { return __atomic_load_n(&hak_sweep_on_tick, __ATOMIC_RELAXED) == tick; }
 
-HAK_EARLY void hak_learn_end(void) {
+HAK_COLD void hak_learn_end(void) {
     char path[HAK_OPTION_TEXT_BYTES + 128];
     if (!hak_options.policy[0] || !is_on() || !hak_policy_path(path, sizeof path) || !lock_try()) return;
     int error = policy_store(path, false);

@@ -192,7 +192,7 @@ static void wake(void) {
     hak_pools_tell();
 }
 
-static HAK_EARLY void on_slab(struct hak_heap *heap, struct hak_row *row, enum hak_turn turn, const void *block, const void *address,
+static void on_slab(struct hak_heap *heap, struct hak_row *row, enum hak_turn turn, const void *block, const void *address,
                     uintptr_t stack) {
     struct hak_slab *slab = row->slab;
     if (!hak_load_relaxed(&is_growing)) { /* counts that threads share are looked at rarely: they would meet there */
@@ -396,12 +396,12 @@ static void handed_add(struct hak_heap *heap, void *sums) {
                      __atomic_load_n(&pools->shelf[c].handed, __ATOMIC_RELAXED);
 }
 
-static HAK_EARLY void floor_rise(hak_atomic_i64 *floor, int64_t share) {
+static void floor_rise(hak_atomic_i64 *floor, int64_t share) {
     int64_t used = used_now(), low = hak_load_relaxed(floor), more = used - low;
     hak_store_relaxed(floor, more < share ? used : low + more / share);
 }
 
-static HAK_EARLY void on_tick(uint64_t now_ms) {
+static HAK_COLD void on_tick(uint64_t now_ms) {
     static hak_atomic_u64 last_ms;
     uint64_t last = hak_load_relaxed(&last_ms), split = hak_load_relaxed(&hak_split_classes);
     if (now_ms - last < REST_MS) return;
@@ -494,7 +494,7 @@ static bool policy_give(void (*put)(struct hak_policy_site *site, void *context)
     return known_sum > taught_sum + taught_sum / 8;
 }
 
-HAK_EARLY void hak_learn_lifetime_start(void) {
+void hak_learn_lifetime_start(void) {
     static const struct hak_policy_room room = { policy_take, policy_give };
     if (HAK_OPT(disable_lifetimes) || HAK_OPT(minimal)) return;
     hak_policy_room_set(HAK_POLICY_POOL, &room);

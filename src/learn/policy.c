@@ -33,7 +33,7 @@ static struct {
 
 static const struct hak_policy_room *rooms[HAK_POLICY_KIND_COUNT];
 
-HAK_EARLY void hak_policy_room_set(enum hak_policy_kind kind, const struct hak_policy_room *room) { rooms[kind] = room; }
+void hak_policy_room_set(enum hak_policy_kind kind, const struct hak_policy_room *room) { rooms[kind] = room; }
 
 /* --- what is said --- */
 

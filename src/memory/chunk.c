@@ -73,7 +73,7 @@ static size_t room_next(size_t number, unsigned k, size_t top) {
 }
 
 /* The chunks become ready and top moves past them. */
-static enum hak_ready chunks_reach(size_t number, size_t count) {
+static HAK_COLD enum hak_ready chunks_reach(size_t number, size_t count) {
     uint64_t top = hak_load_acquire(&hak_chunk_top);
     enum hak_ready ready = hak_region_make_ready(number, count);
     if (ready != HAK_READY) return ready;

@@ -90,6 +90,7 @@ static bool heap_is_dense(void) {
 static HAK_NOINLINE bool half_grow(size_t half, uint64_t used, uint64_t rest) {
     struct hak_chunk *chunk = hak_chunk_at(half / 2);
     bool is_slow, is_resident = false;
+    if (hak_purge_over((int64_t)HAK_HALF_BYTES) || !allowed(1)) return false;
     if (!hak_cas(&chunk->used, &used, used | rest)) return false; /* all of the half is ours */
     if (!(hak_load_relaxed(&chunk->dirty) & rest) && flag(half, 1)) {
         is_resident = populate(half, &is_slow);
@@ -116,7 +117,7 @@ uint64_t hak_huge_grow(size_t number, uint64_t mask) {
         uint64_t half = hak_word_mask(h * HAK_HALF_GRANULES, HAK_HALF_GRANULES), rest = half & ~mask;
         uint64_t used = hak_load_relaxed(&chunk->used);
         if (!(mask & half) || used & rest || hak_load_relaxed(&chunk->dirty) & half) continue;
-        if (!heap_is_dense() || hak_purge_over((int64_t)HAK_HALF_BYTES) || !allowed(1)) return resident;
+        if (!heap_is_dense()) return resident;
         if (half_grow(number * 2 + h, used, rest)) resident |= half & mask;
     }
     return resident;

@@ -83,7 +83,7 @@ static enum hak_ready data_map(size_t chunk, size_t count) {
     return ready_after(result);
 }
 
-enum hak_ready hak_region_make_ready(size_t chunk, size_t count) {
+HAK_COLD enum hak_ready hak_region_make_ready(size_t chunk, size_t count) {
     size_t end = chunk + count;
     if (end > hak_region.chunk_count) return HAK_READY_REFUSED;
     size_t unit = chunk >> hak_region.unit_shift, unit_end = ((end - 1) >> hak_region.unit_shift) + 1;
@@ -201,7 +201,7 @@ static enum hak_ready pieces_of_chunk(struct hak_chunk *chunk, size_t granule, s
     return all;
 }
 
-enum hak_ready hak_region_map_pieces(size_t granule, size_t count) {
+HAK_COLD enum hak_ready hak_region_map_pieces(size_t granule, size_t count) {
     enum hak_ready all = HAK_READY;
     if (HAK_LIKELY(!hak_region.is_limited)) return HAK_READY;
     for (size_t end = granule + count; granule < end;) {
@@ -280,7 +280,7 @@ static void start_anew(void) {
     hak_window.bytes = 0;
 }
 
-bool hak_region_start(size_t wanted_gb) {
+HAK_COLD bool hak_region_start(size_t wanted_gb) {
     static const uint64_t nobody = 0, started = UINT64_MAX;
     static hak_atomic_u64 state; /* or who is at it: process, thread */
     uint64_t self = (uint64_t)hak_os_pid() << 32 | hak_os_tid(), seen;

@@ -21,7 +21,7 @@ typedef int clock_function(clockid_t clock, struct timespec *now);
 static int by_call(clockid_t clock, struct timespec *now) { return (int)HAK_SYS2(SYS_clock_gettime, clock, now); }
 
 /* An image of a few KiB, made by the kernel: symbols, then their names. */
-static HAK_EARLY clock_function *find(void) {
+static clock_function *find(void) {
 #ifdef __x86_64__
     static const char name[] = "__vdso_clock_gettime";
 #else

@@ -93,7 +93,7 @@ static int locked_look(void *address, size_t bytes, bool was_expected) {
     return result;
 }
 
-int hak_os_map_at(void *address, size_t bytes) {
+HAK_COLD int hak_os_map_at(void *address, size_t bytes) {
     FAULT(HAK_OS_MAP_AT, -ENOMEM);
     bool is_large = bytes >= LOCKED_LOOK_BYTES, is_expected = is_large && hak_load_relaxed(&is_locked);
     long result = HAK_SYS6(SYS_mmap, address, bytes, is_expected ? PROT_NONE : PROT_READ | PROT_WRITE,

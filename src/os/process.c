@@ -17,9 +17,9 @@
 static hak_atomic_u32 is_forked;
 static const hak_atomic_u32 *wiped_page;
 
-HAK_EARLY void hak_os_forked(void) { hak_store_relaxed(&is_forked, 1); }
-HAK_EARLY void hak_os_forked_tells(const void *page) { __atomic_store_n(&wiped_page, page, __ATOMIC_RELAXED); }
-HAK_EARLY bool hak_os_is_forked(void) {
+void hak_os_forked(void) { hak_store_relaxed(&is_forked, 1); }
+void hak_os_forked_tells(const void *page) { __atomic_store_n(&wiped_page, page, __ATOMIC_RELAXED); }
+bool hak_os_is_forked(void) {
     const hak_atomic_u32 *page = __atomic_load_n(&wiped_page, __ATOMIC_RELAXED);
     return hak_load_relaxed(&is_forked) != 0 || (page && hak_load_relaxed(page) == 0);
 }
@@ -49,14 +49,14 @@ static bool limit_read(const char *name, size_t *bytes) {
     return true;
 }
 
-static HAK_EARLY bool limit_ask(int resource, size_t *bytes) {
+static bool limit_ask(int resource, size_t *bytes) {
     struct rlimit limit;
     if (HAK_SYS4(SYS_prlimit64, 0, resource, NULL, &limit) != 0) return false;
     *bytes = limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)limit.rlim_cur;
     return true;
 }
 
-HAK_EARLY size_t hak_os_address_limit(void) {
+HAK_COLD size_t hak_os_address_limit(void) {
     size_t space = SIZE_MAX, data = SIZE_MAX;
     if (hak_os_is_forked()) {
         limit_read("Max address space", &space);

@@ -51,7 +51,7 @@ static uintptr_t entry_find(void) {
     return entry;
 }
 
-uintptr_t hak_os_stack_top(void) {
+HAK_COLD uintptr_t hak_os_stack_top(void) {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0), thread = thread_pointer();
     bool is_main = thread == __atomic_load_n(&of_main, __ATOMIC_RELAXED);
     if (!is_main && thread - here < STACK_BYTES_MAX) return thread; /* above us, and near: a thread that was made */

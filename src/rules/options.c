@@ -211,7 +211,7 @@ static bool is_upper(const char *name) {
     return true;
 }
 
-void hak_options_load(char **environment) {
+HAK_COLD void hak_options_load(char **environment) {
     HAK_STATIC(HAK_OPTION_COUNT <= 64);
     uint64_t seen = 0; /* of a variable that is there twice the first counts, as for getenv */
     if (!environment || hak_os_secure())

@@ -36,7 +36,7 @@ static void geometry_fill(struct hak_geometry *geometry) {
     };
 }
 
-HAK_EARLY void hak_publish_start(void) {
+HAK_COLD void hak_publish_start(void) {
     struct hak_published *published = &hakmem_published;
     for (unsigned c = 1; c < HAK_SHELF_COUNT; c++) {
         const struct hak_class *class = &hak_classes[c];
@@ -57,9 +57,9 @@ HAK_EARLY void hak_publish_start(void) {
     __atomic_store_n(&published->geometry_ready, 1, __ATOMIC_RELEASE);
 }
 
-static HAK_EARLY void heap_add(struct hak_heap *heap, void *sum) { hak_counters_add(sum, &heap->counters); }
+static void heap_add(struct hak_heap *heap, void *sum) { hak_counters_add(sum, &heap->counters); }
 
-HAK_EARLY void hak_publish_tick(uint64_t now_ms) {
+void hak_publish_tick(uint64_t now_ms) {
     static hak_atomic_u64 last_ms;
     struct hak_published *published = &hakmem_published;
     if (now_ms - hak_load_relaxed(&last_ms) < COUNTERS_MS) return;

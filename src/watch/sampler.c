@@ -73,7 +73,7 @@ static void sample_counted(uint64_t ns) {
     if (hak_cas(&doubled, &times, times + 1)) rate_set();
 }
 
-HAK_EARLY void hak_sample_tick(uint64_t now_ms) {
+void hak_sample_tick(uint64_t now_ms) {
     static uint64_t last_ms;
     uint64_t elapsed = now_ms - last_ms, count = hak_exchange(&recent, 0), ns = hak_exchange(&recent_ns, 0);
     uint32_t times = hak_load_relaxed(&doubled);

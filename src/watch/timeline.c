@@ -52,7 +52,7 @@ static void heap_count(struct hak_heap *heap, void *count) {
     if (hak_load_relaxed(&heap->state) != HAK_HEAP_DEAD) ++*(uint64_t *)count;
 }
 
-HAK_EARLY void hak_timeline_tick(uint64_t now_ms) {
+HAK_COLD void hak_timeline_tick(uint64_t now_ms) {
     struct hak_published *published = &hakmem_published;
     if (!rows || !hak_sample_rate() || now_ms - last_ms < published->timeline_ms) return;
     last_ms = now_ms;

@@ -24,7 +24,7 @@ static uint64_t dump_over_mb; /* the next resident size that makes a dump */
 static unsigned pid_started;
 static uint64_t guard_seen;   /* bytes between guarded samples, as asked for last */
 
-static HAK_EARLY void guard_look(void) {
+static void guard_look(void) {
     enum { RATE_BITS_MAX = 50 };
     uint64_t rate = HAK_OPT(guard) * (unsigned __int128)HAK_OPT(sample_bytes) >> RATE_BITS_MAX ? UINT64_C(1) << RATE_BITS_MAX
                                                                                               : HAK_OPT(guard) * HAK_OPT(sample_bytes);
@@ -121,7 +121,7 @@ static void threshold_look(void) {
 /* One at a time: a dump may take longer than the time between two ticks. Who holds it in a child's past holds it no more. */
 static hak_atomic_u32 ticking;
 
-static HAK_EARLY void on_tick(struct hak_heap *heap, uint64_t now_ms) {
+static HAK_COLD void on_tick(struct hak_heap *heap, uint64_t now_ms) {
     (void)heap;
     static uint64_t threshold_ms;
     uint32_t epoch = hak_load_relaxed(&hak_epoch), seen = hak_load_relaxed(&ticking);
@@ -149,7 +149,7 @@ static void on_shortage(void) {
     if (rate_asked && hak_options.record[0] && hak_cas(&told, &nobody, 1)) dump_automatic("shortage");
 }
 
-HAK_EARLY void hak_watch_hang(void) {
+void hak_watch_hang(void) {
     hak_publish_start();
     hak_store_release(&hak_hooks.tick, on_tick);
 }
@@ -168,6 +168,6 @@ void hak_watch_at_start(void) {
     record(HAK_OPT(sample_bytes));
 }
 
-HAK_EARLY void hak_watch_at_exit(void) {
+void hak_watch_at_exit(void) {
     if (hak_options.record[0] && hak_record_ready()) dump_automatic("exit");
 }
