@@ -41,7 +41,8 @@ const FLAGS_FRONT: &[&str] = &["-g2"];
 const FLAGS_AGAINST: &[&str] = &["-fno-function-sections", "-fno-lto"];
 
 /// The code in a section of its own name: the linker gives its bounds (src/watch/stack.c). `.text.unlikely.` is clang's.
-const CODE_SECTIONS: [&str; 5] = [".text", ".text.unlikely", ".text.unlikely.", ".text.startup", ".text.exit"];
+const CODE_SECTIONS: [&str; 5] =
+    [".text", ".text.unlikely", ".text.unlikely.", ".text.startup", ".text.exit"];
 
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("c");

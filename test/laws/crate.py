@@ -17,7 +17,7 @@ with open(os.path.join(CRATE, "build.rs"), encoding="utf-8") as file:
 
 def named(constant):
     """The strings of a constant of build.rs."""
-    text = re.search(rf"^const {constant}: [^=]*= &?\[(.*?)\];", SCRIPT, re.S | re.M).group(1)
+    text = re.search(rf"^const {constant}: [^=]*=\s*&?\[(.*?)\];", SCRIPT, re.S | re.M).group(1)
     return re.findall(r'"([^"]*)"', text)
 
 
