@@ -13,9 +13,10 @@
 struct hak_purge hak_purge;
 
 enum { RANGES = 64, SOON_MS = 1000, LATE_MS = 1900, KEEP_WINDOW_MS = 2000, JUDGED_BYTES_MIN = 1 << 20, KEEP_PAGES_BYTES = 32 << 20, CROWDED_DRAWS = 6 };
-/* A page that is touched again costs about 0.7 us, its return and its fault: at 64 KiB a millisecond a hundredth of a processor's time.
+/* A page that is touched again costs about 1.7 us, its return and its fault (docs/learning.md has 1,900 ns; 0.7 where nothing is virtual):
+ * at 24 KiB a millisecond a hundredth of a processor's time.
  * That is worth as much again as the program holds, or a small one may. */
-enum { COST_BYTES_MS = 64 << 10, COST_START_MS = 20, HELD_LEAST = 8 << 20 };
+enum { COST_BYTES_MS = 24 << 10, COST_START_MS = 20, HELD_LEAST = 8 << 20 };
 enum { DELAY_MS_MAX = 4000, DELAY_HOLDS_MS = 30000 };
 
 static uint64_t positive(int64_t n) { return n > 0 ? (uint64_t)n : 0; }
