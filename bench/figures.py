@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """figures.py - measure every figure of docs/figures.md on this machine, and write it there.
 
-Usage: figures.py [--build build/release] [--only ROW]... [--quick] [--no-beside] [--no-write] [--overcommit]
+Usage: figures.py [--build build/release] [--only ROW]... [--resume] [--quick] [--no-beside] [--no-write] [--overcommit]
   --only ROW    only these rows (see --list); the others keep what was measured with the same library, and with another
                 one nothing is written
+  --resume      go on where a run of today with the same library was ended
   --quick       fewer rounds: a rough answer
   --no-beside   leave out the workloads for which no figure was promised
   --overcommit  the row of that name too: sets the whole system to strict accounting for a second (root)
   --no-write    print, and leave docs/figures.md and bench/results alone
-Reads:  nothing of an earlier run, except with --only the rows of the same library on the same machine.
+Reads:  nothing of an earlier run, except with --only and --resume the rows of the same library on the same machine.
 Never:  calls a row reached that was not measured with this very library (its SHA-256 is kept with each row).
 """
 import argparse
@@ -114,6 +115,14 @@ def document_write(kept):
         file.write(head + "\n".join(text) + rest.split(END)[1])
 
 
+def results_write(path, kept):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump(kept, file, indent=1)
+        file.write("\n")
+    os.replace(path + ".new", path)
+
+
 def rows_measure(stand, chosen, quick):
     for one in ROWS:
         if one.name not in chosen:
@@ -154,6 +163,7 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"), help="folder with libhakmem.so")
     parser.add_argument("--only", action="append", metavar="ROW", help="only this row (may be repeated)")
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--resume", action="store_true", help="go on where a run of today with the same library was ended")
     parser.add_argument("--no-beside", action="store_true", help="leave out the workloads without a promised figure")
     parser.add_argument("--no-write", action="store_true", help="leave docs/figures.md and bench/results alone")
     parser.add_argument("--overcommit", action="store_true", help="set the system to overcommit 2 for that row (root)")
@@ -182,14 +192,18 @@ def main():
         kept = {"machine": about, "library_sha256": sha, "quick": options.quick, "rows": {}, "beside": None,
                 "date": datetime.date.today().isoformat(), "load_before": load_warn(),
                 "peers": [{**peer.describe(), "path": None} for peer in stand.peers.values()]}
-        if options.only:
+        if options.only or options.resume:
             before = results_read(path, sha, options.quick)
             kept["rows"], kept["beside"] = before.get("rows", {}), before.get("beside")
             kept["quick"] = options.quick or before.get("quick", False)
         chosen = [name for name in names if not options.only or name in options.only]
+        if options.resume:
+            chosen = [name for name in chosen if name not in kept["rows"]]
         measured = {}
         for one, result in rows_measure(stand, chosen, options.quick):
             measured[one.name] = kept["rows"][one.name] = result
+            if not options.no_write:
+                results_write(path, kept)  # who ends this early goes on with --resume
         if ("beside" in options.only) if options.only else not options.no_beside:
             print("  workloads side by side ...", flush=True)
             kept["beside"] = {"table": beside.measure(stand, options.quick), "fork": beside.fork_pages(stand),
@@ -204,10 +218,7 @@ def main():
         print(beside.markdown(**kept["beside"]))
     if not options.no_write:
         os.makedirs(os.path.join(ROOT, "docs", "img"), exist_ok=True)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(kept, file, indent=1)
-            file.write("\n")
+        results_write(path, kept)
         document_write(kept)
         print(f"\nwritten: {os.path.relpath(DOCUMENT)}, {os.path.relpath(path)}")
     return 0
