@@ -4,7 +4,7 @@
 Usage: figures.py [--build build/release] [--only ROW]... [--resume] [--quick] [--no-beside] [--no-write] [--overcommit]
   --only ROW    only these rows (see --list); the others keep what was measured with the same library, and with another
                 one nothing is written
-  --resume      go on where a run of today with the same library was ended
+  --resume      go on where a run with the same library was ended
   --quick       fewer rounds: a rough answer
   --no-beside   leave out the workloads for which no figure was promised
   --overcommit  the row of that name too: sets the whole system to strict accounting for a second (root)
@@ -163,7 +163,7 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"), help="folder with libhakmem.so")
     parser.add_argument("--only", action="append", metavar="ROW", help="only this row (may be repeated)")
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
-    parser.add_argument("--resume", action="store_true", help="go on where a run of today with the same library was ended")
+    parser.add_argument("--resume", action="store_true", help="go on where a run with the same library was ended")
     parser.add_argument("--no-beside", action="store_true", help="leave out the workloads without a promised figure")
     parser.add_argument("--no-write", action="store_true", help="leave docs/figures.md and bench/results alone")
     parser.add_argument("--overcommit", action="store_true", help="set the system to overcommit 2 for that row (root)")
@@ -192,8 +192,9 @@ def main():
         kept = {"machine": about, "library_sha256": sha, "quick": options.quick, "rows": {}, "beside": None,
                 "date": datetime.date.today().isoformat(), "load_before": load_warn(),
                 "peers": [{**peer.describe(), "path": None} for peer in stand.peers.values()]}
+        part = os.path.join(options.build, "figures-part.json")  # until all is measured: the record of before stays
         if options.only or options.resume:
-            before = results_read(path, sha, options.quick)
+            before = results_read(part if options.resume else path, sha, options.quick)
             kept["rows"], kept["beside"] = before.get("rows", {}), before.get("beside")
             kept["quick"] = options.quick or before.get("quick", False)
         chosen = [name for name in names if not options.only or name in options.only]
@@ -203,7 +204,7 @@ def main():
         for one, result in rows_measure(stand, chosen, options.quick):
             measured[one.name] = kept["rows"][one.name] = result
             if not options.no_write:
-                results_write(path, kept)  # who ends this early goes on with --resume
+                results_write(part, kept)  # who ends this early goes on with --resume
         if ("beside" in options.only) if options.only else not options.no_beside:
             print("  workloads side by side ...", flush=True)
             kept["beside"] = {"table": beside.measure(stand, options.quick), "fork": beside.fork_pages(stand),
@@ -220,6 +221,8 @@ def main():
         os.makedirs(os.path.join(ROOT, "docs", "img"), exist_ok=True)
         results_write(path, kept)
         document_write(kept)
+        if os.path.exists(part):
+            os.remove(part)
         print(f"\nwritten: {os.path.relpath(DOCUMENT)}, {os.path.relpath(path)}")
     return 0
 

@@ -36,7 +36,7 @@ def first_touches(library, command):
     base, seen = None, {}
     for line in script.splitlines():
         if (mapped := MAPPED.search(line)) and mapped[2] == library:
-            base, seen = int(mapped[1], 16), {} # the last program that was started
+            base, seen = int(mapped[1], 16), {}  # the last program that was started
         elif base is not None and (fault := FAULT.match(line)):
             address = int(fault[1], 16) - base
             if 0 <= address < bytes_:
