@@ -80,7 +80,7 @@ HAKMEM_API struct hak_block hak_alloc_at_least(size_t size);
 HAKMEM_API size_t hak_expand(void *ptr, size_t size);
 
 /* What may be used of a block (malloc_usable_size; 0 for NULL), and what malloc(size) would give at least: a size that is rare in
- * its thread, or a block that is watched, may have more. */
+ * its thread, one for which a page more would be needed just now, or a block that is watched, may have more. */
 HAKMEM_API size_t hak_usable_size(const void *ptr);
 HAKMEM_API size_t hak_good_size(size_t size);
 

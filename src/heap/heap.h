@@ -29,7 +29,8 @@ struct hak_shelf {
     struct hak_row *current; /* of the slab in use */
     hak_slab_name partial;  /* slabs with free blocks, doubly linked; the last relisted is first */
     int32_t rare;           /* blocks served by the coarser class so far, above them pages that were opened for it; from HAK_RARE_OFTEN on the
-                             * class has earned a slab. When a thread ends, what it asked for less often itself is rare again (heap/birth.c) */
+                             * class has earned a slab, and HAK_RARE_BORROWED is added for each block that it borrowed since. When a thread
+                             * ends, what it asked for less often itself is rare again (heap/birth.c) */
     uint64_t handed;        /* blocks put into the bin since the heap was born */
     uint64_t ahead;         /* the same, from what the sampler set: past the highest when a sample is among the blocks */
 };
@@ -37,7 +38,7 @@ struct hak_shelf {
 /* A heap borrows two blocks of a class while heaps are few; one whose last thread ended without asking for 32 begins so far below. Where
  * there are many threads, each holding a little of each class, a slab of its own costs pages in each of them: there a class asks often, or
  * makes the coarser one grow, before it has one; and one that only asked often is rare again when it would open pages while it holds little. */
-enum { HAK_RARE_BLOCKS = 2, HAK_RARE_AGAIN = 32, HAK_RARE_OFTEN = 1 << 30, HAK_RARE_GREW };
+enum { HAK_RARE_BLOCKS = 2, HAK_RARE_AGAIN = 32, HAK_RARE_OFTEN = 1 << 30, HAK_RARE_GREW, HAK_RARE_BORROWED = 2 };
 extern hak_atomic_u32 hak_rare_blocks; /* HAK_RARE_BLOCKS while heaps are few: eight, or four for each processor; else 64 for each heap */
 
 /* What a heap has once classes are split by lifetime: heap/pool.h. All that an allocation reads of its class is in one line:

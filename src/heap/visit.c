@@ -3,8 +3,8 @@
  *   hak_visit
  *     chores            mail, pending events, the clock; in a child the first steps
  *     rare class        one block of the next coarser class, until two were asked for, or many where there are many heaps
- *     current slab      its next word, if it was not gone through while others have more; then what strangers gave back to it;
- *                       else it is full
+ *     current slab      its next word, if it was not gone through while others have more; before it opens a page, now and then a
+ *                       block that a somewhat coarser class has at hand; then what strangers gave back to it; else it is full
  *     partial slabs     of this class in this heap
  *     a dead heap's     partial slab of this class
  *     a new slab
@@ -371,6 +371,40 @@ void hak_visit_chores(struct hak_heap *heap) {
     hak_sweep_clock(heap);
 }
 
+/* Each class of a heap holds most at another time than the others: forty that open pages whenever they need one hold three times what is ever
+ * live at once. So a class up to 4 KiB that would open a page takes a block of a coarser one instead, up to half larger, or 128 bytes, which lies
+ * in its bin: four times, and once for each 32 KiB that it hands out, for each time costs a visit. docs/decisions/0004. */
+enum { BORROW_BLOCKS = 4, BORROW_EACH_BYTES = 32 << 10, BORROW_CLASS_MAX = HAK_SMALL_CLASS_MAX + 16, BORROW_FREELY_BYTES = 64 << 10 };
+
+static bool may_borrow(const struct hak_heap *heap, unsigned index) {
+    if (index > BORROW_CLASS_MAX || heap->opened_bytes < BORROW_FREELY_BYTES) return false;
+    const struct hak_shelf *shelf = &heap->shelf[index];
+    uint64_t borrowed = (uint32_t)(shelf->rare - HAK_RARE_OFTEN) / HAK_RARE_BORROWED; /* of a rare one: a large number */
+    return borrowed < HAK_RARE_OFTEN / 4 &&
+           borrowed * BORROW_EACH_BYTES < shelf->handed * hak_classes[index].block_bytes + BORROW_BLOCKS * BORROW_EACH_BYTES;
+}
+
+/* Larger than half of it, as check_size() wants it; at an alignment that the caller may count on (front/aligned.c). NULL: none is at hand. */
+static HAK_NOINLINE void *borrow(size_t bytes, struct hak_heap *heap, unsigned index) {
+    enum { LEAST_BYTES = 128 };
+    uint32_t own = hak_classes[index].block_bytes, most = own + (own / 2 > LEAST_BYTES ? own / 2 : LEAST_BYTES);
+    uint32_t unaligned = (uint32_t)(bytes & -bytes) - 1;
+    if (most >= bytes * 2) most = (uint32_t)bytes * 2 - 1;
+    for (unsigned c = index + 1; c <= BORROW_CLASS_MAX && hak_classes[c].block_bytes <= most; c++) {
+        if (hak_classes[c].block_bytes & unaligned) continue;
+        struct hak_bin *bin = &heap->bin[c];
+        uint64_t word = bin->word;
+        bool is_kept = hak_class_is_middle(c) && hak_middle_count(hak_middle_of(heap, c)) != 0;
+        if (!is_kept && word == 0) continue;
+        heap->shelf[index].rare += HAK_RARE_BORROWED;
+        HAK_COUNT(&heap->counters, visit_coarse, 1);
+        if (is_kept) return visit_middle(bytes, heap, c);
+        bin->word = word & (word - 1);
+        return bin->base + hak_word_first(word) * (size_t)hak_classes[c].block_bytes;
+    }
+    return NULL;
+}
+
 /* The slab in use, still claimed, would open a page, and a partly free one need not: they change places. */
 static void *take_instead(struct hak_heap *heap, struct hak_row *old) {
     enum { LOOK = 2 };
@@ -411,6 +445,10 @@ static HAK_NOINLINE void *visit_thin(size_t bytes, struct hak_heap *heap, struct
         HAK_COUNT(&heap->counters, visit_next_word, 1);
         block = into_bin_noted(heap, row, at, word, count);
     } else if ((block = take_instead(heap, row)) == NULL) {
+        if (may_borrow(heap, index) && (block = borrow(bytes, heap, index)) != NULL) {
+            hak_slab_unclaim(row->slab);
+            return block;
+        }
         uint64_t opened = heap->opened_bytes;
         block = take_claimed(heap, row);
         rare_grew(heap, bytes, index, opened);
@@ -451,7 +489,8 @@ static HAK_COLD void *visit_little(size_t bytes, struct hak_heap *heap, struct h
 
 static bool is_rare_again(struct hak_heap *heap, const struct hak_row *row) {
     enum { LITTLE_BYTES = 16 << 10 };
-    if (hak_shelf_of(heap, row->class_index)->rare != HAK_RARE_OFTEN || hak_load_relaxed(&hak_rare_blocks) == HAK_RARE_BLOCKS) return false;
+    int32_t rare = hak_shelf_of(heap, row->class_index)->rare;
+    if (rare < HAK_RARE_OFTEN || (rare & 1) != 0 || hak_load_relaxed(&hak_rare_blocks) == HAK_RARE_BLOCKS) return false; /* odd: it grew */
     uint32_t out = hak_row_out(row);
     return out > 0 && out * row->block_bytes < LITTLE_BYTES;
 }
@@ -476,20 +515,41 @@ static HAK_NOINLINE void *visit_next_slab(size_t bytes, struct hak_heap *heap, s
     return visit_further(bytes, heap, row->class_index);
 }
 
+/* The slab in use, claimed: what it has opened, what another class has at hand, or a page more. */
+static HAK_NOINLINE void *visit_growing(size_t bytes, struct hak_heap *heap, struct hak_row *row) {
+    unsigned index = row->class_index;
+    void *block = NULL;
+    if (may_borrow(heap, index)) {
+        uint32_t count;
+        uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, NULL);
+        unsigned at = hak_load_relaxed(&row->slab->cursor);
+        if (word) block = into_bin_noted(heap, row, at, word, count);
+        else if ((block = borrow(bytes, heap, index)) != NULL) {
+            hak_slab_unclaim(row->slab);
+            return block;
+        }
+    }
+    if (block) {
+        hak_slab_unclaim(row->slab);
+    } else {
+        uint64_t opened = heap->opened_bytes;
+        block = take_claimed(heap, row);
+        rare_grew(heap, bytes, index, opened);
+        if (HAK_UNLIKELY(block == NULL)) return visit_further(bytes, heap, index);
+    }
+    HAK_COUNT(&heap->counters, visit_next_word, 1);
+    if (HAK_UNLIKELY(heap->is_ahead)) return visited(bytes, heap, index, block);
+    return block;
+}
+
 /* The slab in use is claimed and has turned to its next word, but enough is not to be had there. */
 static HAK_NOINLINE void *visit_sparse(size_t bytes, struct hak_heap *heap, struct hak_row *row) {
     unsigned index = row->class_index;
     if (HAK_UNLIKELY(is_rare_again(heap, row))) return visit_little(bytes, heap, row);
-    if (hak_class_is_middle(index) && hak_shelf_of(heap, index)->partial) return visit_thin(bytes, heap, row);
+    if (hak_class_is_middle(index) && (index <= BORROW_CLASS_MAX || hak_shelf_of(heap, index)->partial)) return visit_thin(bytes, heap, row);
     uint32_t share = share_of(hak_slab_class(row->slab));
     if (is_gone_through(hak_shelf_of(heap, index), row, share)) return visit_next_slab(bytes, heap, row, share);
-    uint64_t opened = heap->opened_bytes;
-    void *block = take_claimed(heap, row);
-    rare_grew(heap, bytes, index, opened);
-    if (HAK_UNLIKELY(block == NULL)) return visit_further(bytes, heap, index);
-    HAK_COUNT(&heap->counters, visit_next_word, 1);
-    if (HAK_UNLIKELY(heap->is_ahead)) return visited(bytes, heap, index, block);
-    return block;
+    return visit_growing(bytes, heap, row);
 }
 
 /* No slab is in use: the class is rare, or has filled its slabs. What a coarser class has at hand is no visit to the clock. */

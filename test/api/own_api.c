@@ -36,8 +36,13 @@ static void good_size_is_what_malloc_gives(void)
         for (int i = 0; i < warm_count; i++) /* a rare class is served by the next coarser one */
             warm[i] = malloc(size);
         void *block = malloc(size);
-        /* above 4 KiB a class of which there is little is served by the next of four to a doubling */
-        size_t more = size > 4096 && size <= 32768 ? good / 8 : 0, usable = malloc_usable_size(block);
+        /* above 4 KiB a class of which there is little is served by the next of four to a doubling; up to 4 KiB one that would open
+         * a page takes a block of a coarser one now and then */
+        size_t more = size > 32768 ? 0 : size > 4096 ? good / 8 : good / 2 > 128 ? good / 2 : 128, usable = malloc_usable_size(block);
+        int larger = 0;
+        for (int i = 0; i < warm_count; i++)
+            larger += malloc_usable_size(warm[i]) > good;
+        EXPECT_SAY(size > 4096 || larger <= 8 + (int)(64 * good / 32768), "%d of 64 blocks of %zu are larger than %zu", larger, size, good);
         EXPECT_SAY(usable >= good && usable - good <= more, "malloc(%zu) has %zu, good size is %zu", size, usable, good);
         free(block);
         for (int i = 0; i < warm_count; i++)
