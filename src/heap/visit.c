@@ -433,32 +433,6 @@ static void *take_instead(struct hak_heap *heap, struct hak_row *old) {
     return NULL;
 }
 
-/* Blocks above 1 KiB: slabs of few of them, of which two are soon in use. */
-static HAK_NOINLINE void *visit_thin(size_t bytes, struct hak_heap *heap, struct hak_row *row) {
-    unsigned index = row->class_index;
-    uint32_t count;
-    void *block;
-    uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, NULL);
-    unsigned at = hak_load_relaxed(&row->slab->cursor);
-    if (word != 0) {
-        hak_slab_unclaim(row->slab);
-        HAK_COUNT(&heap->counters, visit_next_word, 1);
-        block = into_bin_noted(heap, row, at, word, count);
-    } else if ((block = take_instead(heap, row)) == NULL) {
-        if (may_borrow(heap, index) && (block = borrow(bytes, heap, index)) != NULL) {
-            hak_slab_unclaim(row->slab);
-            return block;
-        }
-        uint64_t opened = heap->opened_bytes;
-        block = take_claimed(heap, row);
-        rare_grew(heap, bytes, index, opened);
-        if (HAK_UNLIKELY(block == NULL)) return visit_further(bytes, heap, index);
-        HAK_COUNT(&heap->counters, visit_next_word, 1);
-    }
-    if (HAK_UNLIKELY(heap->is_ahead)) return visited(bytes, heap, index, block);
-    return block;
-}
-
 /* The slab in use, claimed, without opening a page. Apart, so that its caller may leave by a tail call. */
 static HAK_COLD void *take_unopened(struct hak_heap *heap, struct hak_row *row) {
     uint32_t count;
@@ -515,16 +489,27 @@ static HAK_NOINLINE void *visit_next_slab(size_t bytes, struct hak_heap *heap, s
     return visit_further(bytes, heap, row->class_index);
 }
 
-/* The slab in use, claimed: what it has opened, what another class has at hand, or a page more. */
+/* What strangers freed meanwhile. False: the slab, which was claimed, is in use no longer, or a third thread is at it. */
+static HAK_COLD bool mail_before(struct hak_heap *heap, struct hak_row *row) {
+    hak_slab_unclaim(row->slab);
+    hak_fork_check(heap);
+    hak_mail_take(heap);
+    return hak_shelf_of(heap, row->class_index)->current == row && hak_slab_claim(row->slab);
+}
+
+/* The slab in use, claimed: what it has opened, what strangers gave back, what another class has at hand, or a page more. */
 static HAK_NOINLINE void *visit_growing(size_t bytes, struct hak_heap *heap, struct hak_row *row) {
     unsigned index = row->class_index;
+    bool is_lent = may_borrow(heap, index), has_mail = hak_class_is_middle(index) && hak_load_relaxed(&heap->mail) != 0;
     void *block = NULL;
-    if (may_borrow(heap, index)) {
+    if (has_mail && !mail_before(heap, row)) return visit_further(bytes, heap, index);
+    if (is_lent || has_mail) {
         uint32_t count;
         uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, NULL);
         unsigned at = hak_load_relaxed(&row->slab->cursor);
-        if (word) block = into_bin_noted(heap, row, at, word, count);
-        else if ((block = borrow(bytes, heap, index)) != NULL) {
+        if (word) {
+            block = into_bin_noted(heap, row, at, word, count);
+        } else if (is_lent && (block = borrow(bytes, heap, index)) != NULL) {
             hak_slab_unclaim(row->slab);
             return block;
         }
@@ -538,6 +523,23 @@ static HAK_NOINLINE void *visit_growing(size_t bytes, struct hak_heap *heap, str
         if (HAK_UNLIKELY(block == NULL)) return visit_further(bytes, heap, index);
     }
     HAK_COUNT(&heap->counters, visit_next_word, 1);
+    if (HAK_UNLIKELY(heap->is_ahead)) return visited(bytes, heap, index, block);
+    return block;
+}
+
+/* Blocks above 1 KiB: slabs of few of them, of which two are soon in use. */
+static HAK_NOINLINE void *visit_thin(size_t bytes, struct hak_heap *heap, struct hak_row *row) {
+    uint32_t count;
+    void *block;
+    uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, NULL);
+    unsigned index = row->class_index, at = hak_load_relaxed(&row->slab->cursor);
+    if (word != 0) {
+        hak_slab_unclaim(row->slab);
+        HAK_COUNT(&heap->counters, visit_next_word, 1);
+        block = into_bin_noted(heap, row, at, word, count);
+    } else if ((block = take_instead(heap, row)) == NULL) {
+        return visit_growing(bytes, heap, row);
+    }
     if (HAK_UNLIKELY(heap->is_ahead)) return visited(bytes, heap, index, block);
     return block;
 }

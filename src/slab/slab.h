@@ -270,10 +270,11 @@ HAK_INLINE uint64_t hak_slab_absent_claimed(const struct hak_slab *slab) {
 }
 
 /* Of a word that was opened in part, so many free blocks will do, `opened_bytes` being the heap's: an eighth of few is enough, so that a
- * class of which the program holds little does not spread over a whole word, but in heaps so small that it does not matter. */
+ * class of which the program holds little does not spread over a whole word, but in heaps so small that it does not matter. Above 1.5 KiB
+ * a block is little less than a page's first touch: one will do. */
 HAK_INLINE uint32_t hak_slab_enough(uint32_t few, uint64_t opened_bytes) {
     enum { FREELY_BYTES = 64 << 10 };
-    return opened_bytes < FREELY_BYTES ? few : few >= 16 ? few / 8 : 2;
+    return opened_bytes < FREELY_BYTES ? few : few >= 16 ? few / 8 : 1;
 }
 
 /* What hak_slab_take_claimed does where nothing is in the way: no page needs a look, and of the word at the cursor enough is free that was

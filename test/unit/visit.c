@@ -318,6 +318,29 @@ static void what_strangers_gave_back_is_used_before_a_new_slab(void **state) {
     heap_end(stranger);
 }
 
+/* Above 1 KiB a page holds so few blocks that a look at the mail is little beside its first touch. */
+static void what_strangers_gave_back_is_used_before_a_new_page(void **state) {
+    (void)state;
+    for (unsigned c = 68; c < HAK_CLASS_COUNT; c += 4) {
+        struct hak_heap *heap = heap_make(), *stranger = heap_make();
+        class_is_common(heap, c);
+        heap->middle_lent = 0;
+        heap->opened_bytes = 1 << 20;
+        unsigned count = hak_classes[c].capacity / 4, given = count / 2;
+        take_many(heap, c, count);
+        while (heap->bin[c].word) blocks[count++] = block_take(heap, c);
+        for (unsigned i = 0; i < given; i++) block_give(stranger, blocks[i]);
+        hak_batch_flush(stranger);
+        heap->clock_in = 1 << 30; /* no chores, which read it, too */
+        uint64_t opened = heap->opened_bytes;
+        for (unsigned i = 0; i < given; i++) blocks[i] = block_take(heap, c);
+        assert_int_equal(heap->opened_bytes, opened);
+        for (unsigned i = 0; i < count; i++) block_give(heap, blocks[i]);
+        heap_end(heap);
+        heap_end(stranger);
+    }
+}
+
 static void a_partial_slab_is_used_before_a_new_one(void **state) {
     (void)state;
     struct hak_heap *heap = heap_make();
@@ -527,6 +550,7 @@ int main(void) {
         cmocka_unit_test(a_rare_class_ends_a_run_of_frees),
         cmocka_unit_test(own_blocks_serve_where_there_is_no_coarser_slab),
         cmocka_unit_test(what_strangers_gave_back_is_used_before_a_new_slab),
+        cmocka_unit_test(what_strangers_gave_back_is_used_before_a_new_page),
         cmocka_unit_test(a_partial_slab_is_used_before_a_new_one),
         cmocka_unit_test(a_slab_that_was_gone_through_makes_way_for_one_with_more),
         cmocka_unit_test(a_partly_free_slab_comes_before_a_new_page),
