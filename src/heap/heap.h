@@ -282,9 +282,6 @@ HAK_INLINE void *hak_middle_take(struct hak_heap *heap, struct hak_middle *middl
 /* The block that was just taken is kept again: somebody had another for the program. */
 void hak_middle_take_back(struct hak_heap *heap, unsigned class_index, void *block);
 
-/* Every purge_delay_ms, and at its thread's end. */
-void hak_visit_forget(struct hak_heap *heap, bool is_end);
-
 /* The countdown of a slab of this heap has ended. */
 void hak_event(struct hak_heap *heap, struct hak_slab *slab);
 void hak_event_pending(struct hak_heap *heap);

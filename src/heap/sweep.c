@@ -10,6 +10,7 @@
  * Measured:  a step looks at 64 chunks per 100 ms at most: about 1% of one core in the largest heaps. The first visit after
  *            three seconds, 1 GB of small blocks, a quarter of them free: 2.6 to 10 ms with a round at once, 0.4 to 0.8 in steps.
  */
+#include "heap/borrow.h"
 #include "heap/kept.h"
 
 #include "heap/hooks.h"
@@ -103,7 +104,7 @@ static HAK_NOINLINE void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
         hak_kept_flush(heap);
         hak_middle_flush(heap);
         memset(heap->made_room, 0, sizeof heap->made_room);
-        hak_visit_forget(heap, false);
+        hak_borrow_forget(heap, false);
     }
     int64_t least_ms = hak_load_relaxed(&owed) ? 1 : STEP_MS;
     if ((int64_t)(now - last) < least_ms || !hak_cas(&last_ms, &last, now)) return; /* another thread's `last` may be later */

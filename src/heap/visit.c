@@ -3,8 +3,9 @@
  *   hak_visit
  *     chores            mail, pending events, the clock; in a child the first steps
  *     rare class        one block of the next coarser class, until two were asked for, or many where there are many heaps
- *     current slab      its next word, if it was not gone through while others have more; before it opens a page, now and then a
- *                       block that a somewhat coarser class has at hand; then what strangers gave back to it; else it is full
+ *     current slab      its next word, if it was not gone through while others have more; before it opens a page, above 1 KiB, mail, and
+ *                       now and then a block that a coarser class has at hand (heap/borrow.c); then what strangers gave back to it; else
+ *                       it is full
  *     partial slabs     of this class in this heap
  *     a dead heap's     partial slab of this class
  *     a new slab
@@ -13,6 +14,7 @@
  * Measured:  a whole word a visit, up to 64 KiB: 24 KiB cost 2 to 6% more time in mixes of sizes, 8 KiB a quarter more in a
  *            storm of small batches; memory is the same since new blocks are opened by the page (docs/experiments.md).
  */
+#include "heap/borrow.h"
 #include "heap/kept.h"
 
 #include "memory/purge.h"
@@ -195,91 +197,6 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
     return take_from_new(heap, index);
 }
 
-/* A block of the coarser class that was freed last, as in front/malloc.c. */
-static HAK_COLD void *visit_middle(size_t bytes, struct hak_heap *heap, unsigned index) {
-    struct hak_middle *middle = hak_middle_of(heap, index);
-    unsigned count = hak_middle_count(middle);
-    bool is_sample;
-    if (HAK_UNLIKELY(hak_load_relaxed(&heap->mail) != 0)) hak_middle_look_last(middle, count);
-    void *block = hak_middle_take(heap, middle, count, &is_sample);
-    if (HAK_LIKELY(!is_sample)) return block;
-    void *(*on_kept)(size_t, struct hak_heap *, unsigned, void *) = HAK_HOOK(kept);
-    return on_kept ? on_kept(bytes, heap, index, block) : block;
-}
-
-/* A class earns its slab by asking often, or by pages that coarser classes opened for it: two numbers in one. Above 4 KiB
- * every second class is served by the next until that has opened so many blocks for it. */
-enum { RARE_PAGES = 16, RARE_BLOCKS = 32, RARE_PAGE = 1 << 24 };
-
-static int32_t rare_asks(const struct hak_shelf *shelf) { return (int32_t)((uint32_t)shelf->rare << 8) >> 8; }
-
-static void rare_asked(struct hak_shelf *shelf) {
-    shelf->rare++;
-    if (rare_asks(shelf) >= (int32_t)hak_load_relaxed(&hak_rare_blocks)) shelf->rare = HAK_RARE_OFTEN;
-}
-
-/* The class or pool that the size has, where shelf `index` serves it. */
-static unsigned exact_of(size_t bytes, unsigned index) {
-    unsigned exact = bytes ? hak_class_of(bytes) : 1;
-    return index < HAK_CLASS_COUNT ? exact : hak_pool_of(exact);
-}
-
-static bool has_pair(unsigned exact) { return hak_class_is_middle(exact) && hak_class_pair(exact) != exact; }
-
-static void class_grew(struct hak_heap *heap, unsigned exact) {
-    if (has_pair(exact)) heap->middle_lent &= ~(UINT64_C(1) << (exact - HAK_SMALL_CLASS_MAX - 1));
-    /* release: a forked child finds the bit with it; the bit alone is healed by a visit */
-    __atomic_store_n(&hak_shelf_of(heap, exact)->rare, HAK_RARE_GREW, __ATOMIC_RELEASE);
-}
-
-/* A page was opened in shelf `index` for a block of so many bytes, or none. */
-static void rare_grew(struct hak_heap *heap, size_t bytes, unsigned index, uint64_t opened) {
-    if (heap->opened_bytes == opened) return;
-    unsigned exact = exact_of(bytes, index);
-    struct hak_shelf *shelf = hak_shelf_of(heap, exact);
-    if (shelf->rare >= HAK_RARE_OFTEN) return;
-    shelf->rare += RARE_PAGE;
-    if (shelf->rare >= (has_pair(exact) ? RARE_BLOCKS : RARE_PAGES) * RARE_PAGE - RARE_PAGE / 2) class_grew(heap, exact);
-}
-
-/* What a class opens slowly earns it nothing. At its thread's end a class above 4 KiB that has nothing to hand out is served by its pair again. */
-void hak_visit_forget(struct hak_heap *heap, bool is_end) {
-    if (heap->middle_lent == 0) return;
-    for (unsigned c = HAK_SMALL_CLASS_MAX + 1; c < HAK_CLASS_COUNT; c++) {
-        struct hak_shelf *shelf = &heap->shelf[c];
-        uint64_t lent = UINT64_C(1) << (c - HAK_SMALL_CLASS_MAX - 1);
-        if (has_pair(c) && !(heap->middle_lent & lent)) {
-            if (!is_end || shelf->current || shelf->partial) continue; /* while it runs, all its slabs may be full */
-            shelf->rare = 0;
-            __atomic_store_n(&heap->middle_lent, heap->middle_lent | lent, __ATOMIC_RELEASE); /* second, as in class_grew() */
-        } else if (shelf->rare >= RARE_PAGE && shelf->rare < HAK_RARE_OFTEN) {
-            shelf->rare -= RARE_PAGE;
-        }
-    }
-}
-
-/* The class is rare in this heap so far: a block of the coarser one, or at last a slab of its own. */
-static HAK_NOINLINE void *visit_rare(size_t bytes, struct hak_heap *heap, unsigned index) {
-    struct hak_shelf *shelf = hak_shelf_of(heap, index);
-    unsigned coarse = hak_classes[index].coarse;
-    bool is_few = hak_load_relaxed(&hak_rare_blocks) == HAK_RARE_BLOCKS;
-    if (coarse == index || (is_few && hak_class_is_middle(index))) { /* a coarser block of some KiB wastes pages itself */
-        shelf->rare = HAK_RARE_GREW;
-        return hak_visit_any(bytes, heap, index);
-    }
-    rare_asked(shelf);
-    HAK_COUNT(&heap->counters, visit_coarse, 1);
-    struct hak_bin *bin = hak_bin_of(heap, coarse);
-    uint64_t word = bin->word;
-    if (hak_class_is_middle(coarse)) {
-        if (hak_middle_count(hak_middle_of(heap, coarse)) != 0) return visit_middle(bytes, heap, coarse);
-        hak_middle_of(heap, coarse)->state = 0; /* the run of frees ends */
-    }
-    if (word == 0) return hak_visit_any(bytes, heap, coarse);
-    bin->word = word & (word - 1);
-    return bin->base + hak_word_first(word) * (size_t)hak_classes[coarse].block_bytes;
-}
-
 static void *take_further(struct hak_heap *heap, unsigned index, enum hak_turn *turn) {
     hak_fork_check(heap);
     if (hak_load_relaxed(&heap->mail)) hak_mail_take(heap);
@@ -305,13 +222,13 @@ static void *take_further(struct hak_heap *heap, unsigned index, enum hak_turn *
 /* No more memory. Of a class that another one serves there may be free blocks in slabs of its own, or room for a smaller slab; of one that
  * has become its own, free blocks where its pair served it. */
 static HAK_COLD void *take_short(size_t bytes, struct hak_heap *heap, unsigned *index, enum hak_turn *turn) {
-    unsigned exact = exact_of(bytes, *index);
+    unsigned exact = hak_borrow_exact(bytes, *index);
     void *block = NULL;
     if (exact != *index) {
-        class_grew(heap, exact);
+        hak_borrow_class_grew(heap, exact);
         *index = exact;
         block = take_further(heap, exact, turn);
-    } else if (has_pair(exact)) {
+    } else if (hak_borrow_has_pair(exact)) {
         unsigned pair = hak_class_pair(exact);
         struct hak_bin *bin = hak_bin_of(heap, pair);
         uint64_t word = bin->word;
@@ -336,11 +253,11 @@ static HAK_NOINLINE void *visited(size_t bytes, struct hak_heap *heap, size_t in
  * build: who called malloc is our caller. Where that is not so, it is another number. */
 static HAK_NOINLINE void *visit_further(size_t bytes, struct hak_heap *heap, size_t shelf_index) {
     unsigned index = (unsigned)shelf_index;
-    if (hak_shelf_of(heap, index)->rare < HAK_RARE_OFTEN) return visit_rare(bytes, heap, index); /* it has no slab */
+    if (hak_shelf_of(heap, index)->rare < HAK_RARE_OFTEN) return hak_borrow_rare(bytes, heap, index); /* it has no slab */
     enum hak_turn turn = HAK_TURN_NONE;
     uint64_t opened = heap->opened_bytes;
     void *block = take_further(heap, index, &turn);
-    rare_grew(heap, bytes, index, opened);
+    hak_borrow_grew(heap, bytes, index, opened);
     if (HAK_UNLIKELY(block == NULL)) block = take_short(bytes, heap, &index, &turn);
     hak_heap_slab_function *told = __atomic_load_n(&hak_heap_on_slab, __ATOMIC_RELAXED);
     if (told && turn != HAK_TURN_NONE) {
@@ -369,40 +286,6 @@ void hak_visit_chores(struct hak_heap *heap) {
     hak_pool_look(heap);
     if (HAK_UNLIKELY(hak_load_acquire(&hak_hooks.generation) != heap->follows)) HAK_HOOK(follow)(heap);
     hak_sweep_clock(heap);
-}
-
-/* Each class of a heap holds most at another time than the others: forty that open pages whenever they need one hold three times what is ever
- * live at once. So a class up to 4 KiB that would open a page takes a block of a coarser one instead, up to half larger, or 128 bytes, which lies
- * in its bin: four times, and once for each 32 KiB that it hands out, for each time costs a visit. docs/decisions/0004. */
-enum { BORROW_BLOCKS = 4, BORROW_EACH_BYTES = 32 << 10, BORROW_CLASS_MAX = HAK_SMALL_CLASS_MAX + 16, BORROW_FREELY_BYTES = 64 << 10 };
-
-static bool may_borrow(const struct hak_heap *heap, unsigned index) {
-    if (index > BORROW_CLASS_MAX || heap->opened_bytes < BORROW_FREELY_BYTES) return false;
-    const struct hak_shelf *shelf = &heap->shelf[index];
-    uint64_t borrowed = (uint32_t)(shelf->rare - HAK_RARE_OFTEN) / HAK_RARE_BORROWED; /* of a rare one: a large number */
-    return borrowed < HAK_RARE_OFTEN / 4 &&
-           borrowed * BORROW_EACH_BYTES < shelf->handed * hak_classes[index].block_bytes + BORROW_BLOCKS * BORROW_EACH_BYTES;
-}
-
-/* Larger than half of it, as check_size() wants it; at an alignment that the caller may count on (front/aligned.c). NULL: none is at hand. */
-static HAK_NOINLINE void *borrow(size_t bytes, struct hak_heap *heap, unsigned index) {
-    enum { LEAST_BYTES = 128 };
-    uint32_t own = hak_classes[index].block_bytes, most = own + (own / 2 > LEAST_BYTES ? own / 2 : LEAST_BYTES);
-    uint32_t unaligned = (uint32_t)(bytes & -bytes) - 1;
-    if (most >= bytes * 2) most = (uint32_t)bytes * 2 - 1;
-    for (unsigned c = index + 1; c <= BORROW_CLASS_MAX && hak_classes[c].block_bytes <= most; c++) {
-        if (hak_classes[c].block_bytes & unaligned) continue;
-        struct hak_bin *bin = &heap->bin[c];
-        uint64_t word = bin->word;
-        bool is_kept = hak_class_is_middle(c) && hak_middle_count(hak_middle_of(heap, c)) != 0;
-        if (!is_kept && word == 0) continue;
-        heap->shelf[index].rare += HAK_RARE_BORROWED;
-        HAK_COUNT(&heap->counters, visit_coarse, 1);
-        if (is_kept) return visit_middle(bytes, heap, c);
-        bin->word = word & (word - 1);
-        return bin->base + hak_word_first(word) * (size_t)hak_classes[c].block_bytes;
-    }
-    return NULL;
 }
 
 /* The slab in use, still claimed, would open a page, and a partly free one need not: they change places. */
@@ -454,7 +337,7 @@ static HAK_COLD void *visit_little(size_t bytes, struct hak_heap *heap, struct h
         shelf->rare = 0;
         hak_row_arm(row, out, out);
         hak_list_push(heap, row->slab);
-        return visit_rare(bytes, heap, index);
+        return hak_borrow_rare(bytes, heap, index);
     }
     HAK_COUNT(&heap->counters, visit_next_word, 1);
     if (HAK_UNLIKELY(heap->is_ahead)) return visited(bytes, heap, index, block);
@@ -500,7 +383,7 @@ static HAK_COLD bool mail_before(struct hak_heap *heap, struct hak_row *row) {
 /* The slab in use, claimed: what it has opened, what strangers gave back, what another class has at hand, or a page more. */
 static HAK_NOINLINE void *visit_growing(size_t bytes, struct hak_heap *heap, struct hak_row *row) {
     unsigned index = row->class_index;
-    bool is_lent = may_borrow(heap, index), has_mail = hak_class_is_middle(index) && hak_load_relaxed(&heap->mail) != 0;
+    bool is_lent = hak_borrow_may(heap, index), has_mail = hak_class_is_middle(index) && hak_load_relaxed(&heap->mail) != 0;
     void *block = NULL;
     if (has_mail && !mail_before(heap, row)) return visit_further(bytes, heap, index);
     if (is_lent || has_mail) {
@@ -509,7 +392,7 @@ static HAK_NOINLINE void *visit_growing(size_t bytes, struct hak_heap *heap, str
         unsigned at = hak_load_relaxed(&row->slab->cursor);
         if (word) {
             block = into_bin_noted(heap, row, at, word, count);
-        } else if (is_lent && (block = borrow(bytes, heap, index)) != NULL) {
+        } else if (is_lent && (block = hak_borrow_before(bytes, heap, index)) != NULL) {
             hak_slab_unclaim(row->slab);
             return block;
         }
@@ -519,7 +402,7 @@ static HAK_NOINLINE void *visit_growing(size_t bytes, struct hak_heap *heap, str
     } else {
         uint64_t opened = heap->opened_bytes;
         block = take_claimed(heap, row);
-        rare_grew(heap, bytes, index, opened);
+        hak_borrow_grew(heap, bytes, index, opened);
         if (HAK_UNLIKELY(block == NULL)) return visit_further(bytes, heap, index);
     }
     HAK_COUNT(&heap->counters, visit_next_word, 1);
@@ -548,7 +431,7 @@ static HAK_NOINLINE void *visit_thin(size_t bytes, struct hak_heap *heap, struct
 static HAK_NOINLINE void *visit_sparse(size_t bytes, struct hak_heap *heap, struct hak_row *row) {
     unsigned index = row->class_index;
     if (HAK_UNLIKELY(is_rare_again(heap, row))) return visit_little(bytes, heap, row);
-    if (hak_class_is_middle(index) && (index <= BORROW_CLASS_MAX || hak_shelf_of(heap, index)->partial)) return visit_thin(bytes, heap, row);
+    if (hak_class_is_middle(index) && hak_shelf_of(heap, index)->partial) return visit_thin(bytes, heap, row);
     uint32_t share = share_of(hak_slab_class(row->slab));
     if (is_gone_through(hak_shelf_of(heap, index), row, share)) return visit_next_slab(bytes, heap, row, share);
     return visit_growing(bytes, heap, row);
@@ -561,7 +444,7 @@ static HAK_NOINLINE void *visit_without(size_t bytes, struct hak_heap *heap, siz
     unsigned coarse = hak_classes[index].coarse;
     struct hak_bin *bin = &heap->bin[coarse];
     uint64_t word = bin->word;
-    if (word == 0 || shelf->rare >= HAK_RARE_OFTEN || rare_asks(shelf) + 1 >= (int32_t)hak_load_relaxed(&hak_rare_blocks))
+    if (word == 0 || shelf->rare >= HAK_RARE_OFTEN || hak_borrow_asks(shelf) + 1 >= (int32_t)hak_load_relaxed(&hak_rare_blocks))
         return visit_further(bytes, heap, index);
     shelf->rare++;
     heap->clock_in += HAK_VISIT_CLOCK;

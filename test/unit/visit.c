@@ -7,6 +7,8 @@
 
 #include "unit/heap_room.h"
 
+#include "heap/borrow.h"
+
 #include <string.h>
 
 enum { BLOCKS_MAX = 1 << 17 };
@@ -154,7 +156,7 @@ static void above_4_kib_every_second_class_is_served_by_the_next_until_it_grows(
         if (pair == c) {
             assert_int_equal(hak_heap_middle_class(heap, bytes), c);
             for (unsigned i = 0; i < 3; i++) heap->shelf[c].rare += 1 << 24; /* slowly */
-            for (unsigned i = 0; i < 2; i++) hak_visit_forget(heap, i != 0);
+            for (unsigned i = 0; i < 2; i++) hak_borrow_forget(heap, i != 0);
             assert_int_equal(heap->shelf[c].rare, 1 << 24);
             heap_end(heap);
             continue;
@@ -170,16 +172,16 @@ static void above_4_kib_every_second_class_is_served_by_the_next_until_it_grows(
         }
         assert_int_equal(hak_heap_middle_class(heap, bytes), c);
         blocks[count++] = block_take(heap, c);
-        hak_visit_forget(heap, true);
+        hak_borrow_forget(heap, true);
         assert_int_equal(hak_heap_middle_class(heap, bytes), c); /* it has a slab in use */
         while (count > 0) block_give(heap, blocks[--count]);
         hak_bin_put_back(heap, c);
-        hak_visit_forget(heap, false);
+        hak_borrow_forget(heap, false);
         assert_int_equal(hak_heap_middle_class(heap, bytes), c); /* its slabs might all be full */
-        hak_visit_forget(heap, true);
+        hak_borrow_forget(heap, true);
         assert_int_equal(hak_heap_middle_class(heap, bytes), pair);
         for (unsigned i = 0; i < 3; i++) heap->shelf[c].rare += 1 << 24; /* slowly */
-        for (unsigned i = 0; i < 4; i++) hak_visit_forget(heap, false);
+        for (unsigned i = 0; i < 4; i++) hak_borrow_forget(heap, false);
         assert_in_range(heap->shelf[c].rare, 0, (1 << 24) - 1);
         heap_end(heap);
     }
