@@ -28,7 +28,7 @@ static void rare_asked(struct hak_shelf *shelf) {
     if (hak_borrow_asks(shelf) >= (int32_t)hak_load_relaxed(&hak_rare_blocks)) shelf->rare = HAK_RARE_OFTEN;
 }
 
-void hak_borrow_class_grew(struct hak_heap *heap, unsigned exact) {
+HAK_COLD void hak_borrow_class_grew(struct hak_heap *heap, unsigned exact) {
     if (hak_borrow_has_pair(exact)) heap->middle_lent &= ~(UINT64_C(1) << (exact - HAK_SMALL_CLASS_MAX - 1));
     /* release: a forked child finds the bit with it; the bit alone is healed by a visit */
     __atomic_store_n(&hak_shelf_of(heap, exact)->rare, HAK_RARE_GREW, __ATOMIC_RELEASE);

@@ -316,20 +316,20 @@ static void *take_instead(struct hak_heap *heap, struct hak_row *old) {
     return NULL;
 }
 
-/* The slab in use, claimed, without opening a page. Apart, so that its caller may leave by a tail call. */
-static HAK_COLD void *take_unopened(struct hak_heap *heap, struct hak_row *row) {
+/* The slab in use, claimed, without opening a page. Apart, so that its callers may leave by tail calls: clang makes none where a local's
+ * address was given away. */
+static HAK_NOINLINE void *take_opened(struct hak_heap *heap, struct hak_row *row) {
     uint32_t count;
     uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, NULL);
-    unsigned at = hak_load_relaxed(&row->slab->cursor);
-    hak_slab_unclaim(row->slab);
-    return word ? into_bin_noted(heap, row, at, word, count) : NULL;
+    return word ? into_bin_noted(heap, row, hak_load_relaxed(&row->slab->cursor), word, count) : NULL;
 }
 
 /* The class earned its slab by asking often, there are many heaps now, and little of it is held: before a page is opened for it, it is
  * rare again, and the slab goes to the list. It is claimed. */
 static HAK_COLD void *visit_little(size_t bytes, struct hak_heap *heap, struct hak_row *row) {
     unsigned index = row->class_index;
-    void *block = take_unopened(heap, row);
+    void *block = take_opened(heap, row);
+    hak_slab_unclaim(row->slab);
     if (block == NULL) {
         struct hak_shelf *shelf = hak_shelf_of(heap, index);
         uint32_t out = hak_row_out(row);
@@ -386,16 +386,10 @@ static HAK_NOINLINE void *visit_growing(size_t bytes, struct hak_heap *heap, str
     bool is_lent = hak_borrow_may(heap, index), has_mail = hak_class_is_middle(index) && hak_load_relaxed(&heap->mail) != 0;
     void *block = NULL;
     if (has_mail && !mail_before(heap, row)) return visit_further(bytes, heap, index);
-    if (is_lent || has_mail) {
-        uint32_t count;
-        uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, NULL);
-        unsigned at = hak_load_relaxed(&row->slab->cursor);
-        if (word) {
-            block = into_bin_noted(heap, row, at, word, count);
-        } else if (is_lent && (block = hak_borrow_before(bytes, heap, index)) != NULL) {
-            hak_slab_unclaim(row->slab);
-            return block;
-        }
+    if (is_lent || has_mail) block = take_opened(heap, row);
+    if (!block && is_lent && (block = hak_borrow_before(bytes, heap, index)) != NULL) {
+        hak_slab_unclaim(row->slab);
+        return block;
     }
     if (block) {
         hak_slab_unclaim(row->slab);
@@ -412,14 +406,11 @@ static HAK_NOINLINE void *visit_growing(size_t bytes, struct hak_heap *heap, str
 
 /* Blocks above 1 KiB: slabs of few of them, of which two are soon in use. */
 static HAK_NOINLINE void *visit_thin(size_t bytes, struct hak_heap *heap, struct hak_row *row) {
-    uint32_t count;
-    void *block;
-    uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, NULL);
-    unsigned index = row->class_index, at = hak_load_relaxed(&row->slab->cursor);
-    if (word != 0) {
+    unsigned index = row->class_index;
+    void *block = take_opened(heap, row);
+    if (block) {
         hak_slab_unclaim(row->slab);
         HAK_COUNT(&heap->counters, visit_next_word, 1);
-        block = into_bin_noted(heap, row, at, word, count);
     } else if ((block = take_instead(heap, row)) == NULL) {
         return visit_growing(bytes, heap, row);
     }
