@@ -42,7 +42,8 @@ static void good_size_is_what_malloc_gives(void)
         int larger = 0;
         for (int i = 0; i < warm_count; i++)
             larger += malloc_usable_size(warm[i]) > good;
-        EXPECT_SAY(size > 4096 || larger <= 8 + (int)(64 * good / 32768), "%d of 64 blocks of %zu are larger than %zu", larger, size, good);
+        /* the first two, or 32 where another thread had the heap before, four before a page more, and one for each 32 KiB */
+        EXPECT_SAY(size > 4096 || larger <= 32 + 4 + 1 + (int)(64 * good / 32768), "%d of 64 blocks of %zu are larger than %zu", larger, size, good);
         EXPECT_SAY(usable >= good && usable - good <= more, "malloc(%zu) has %zu, good size is %zu", size, usable, good);
         free(block);
         for (int i = 0; i < warm_count; i++)
