@@ -43,7 +43,7 @@ HAK_INLINE void hak_borrow_forget(struct hak_heap *heap, bool is_end) {
 
 enum { HAK_BORROW_BLOCKS = 4, HAK_BORROW_EACH_BYTES = 32 << 10, HAK_BORROW_CLASS_MAX = HAK_SMALL_CLASS_MAX + 16, HAK_BORROW_FREELY_BYTES = 64 << 10 };
 
-/* The class or pool would open a page: may it borrow? */
+/* The class or pool would open a page: may it borrow? No more after 2^28 times, for `rare` counts them above 2^30. */
 HAK_INLINE bool hak_borrow_may(const struct hak_heap *heap, unsigned index) {
     if (index > HAK_BORROW_CLASS_MAX || heap->opened_bytes < HAK_BORROW_FREELY_BYTES) return false;
     const struct hak_shelf *shelf = &heap->shelf[index];

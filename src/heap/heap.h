@@ -29,7 +29,7 @@ struct hak_shelf {
     struct hak_row *current; /* of the slab in use */
     hak_slab_name partial;  /* slabs with free blocks, doubly linked; the last relisted is first */
     int32_t rare;           /* blocks served by the coarser class so far, above them pages that were opened for it; from HAK_RARE_OFTEN on the
-                             * class has earned a slab, and HAK_RARE_BORROWED is added for each block that it borrowed since. When a thread
+                             * class has earned a slab, and HAK_RARE_BORROWED is added for each block that it borrowed since (odd: it grew). When a thread
                              * ends, what it asked for less often itself is rare again (heap/birth.c) */
     uint64_t handed;        /* blocks put into the bin since the heap was born */
     uint64_t ahead;         /* the same, from what the sampler set: past the highest when a sample is among the blocks */
