@@ -183,7 +183,9 @@ static void collected(struct hak_heap *heap, struct hak_slab *slab, uint32_t cou
 
 static void rest_take(struct hak_heap *heap) {
     for (struct hak_slab *slab; (slab = heap->mail_rest) != NULL;) {
-        heap->mail_rest = hak_load_relaxed(&slab->mail_next); /* before mailed: then it may be pushed again */
+        struct hak_slab *next = hak_load_relaxed(&slab->mail_next), *seen = slab; /* before mailed: then it may be pushed again */
+        /* a signal handler that allocates here has read it: it may be in the mailbox once more, and read twice it would come to follow itself */
+        if (!__atomic_compare_exchange_n(&heap->mail_rest, &seen, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) continue;
         atomic_signal_fence(memory_order_seq_cst);
         HAK_COUNT(&heap->counters, mail_taken, 1);
         struct hak_heap *owner = atomic_load(&slab->owner);
