@@ -41,6 +41,7 @@ static hak_describe_function *describe_address; /* NULL: no crash report is want
 static hak_crash_function *listener;
 static struct hak_reporter reporter;
 static sigjmp_buf way_back;             /* the reporter's */
+static uintptr_t way_back_frame;        /* its; 0: not set yet */
 static char report_bytes[REPORT_BYTES]; /* its */
 static HAK_ALIGNED(16) char stack_bytes[STACK_BYTES];
 
@@ -227,20 +228,28 @@ static void go_on(unsigned layer, int signal, siginfo_t *info, void *context) {
     }
 }
 
+static void report_left(void) {
+    hak_crash_function *told = __atomic_load_n(&listener, __ATOMIC_ACQUIRE);
+    if (told) told(NULL);
+    hak_reporter_end(&reporter);
+}
+
 /* The report, from which a fault of its own leads back here. The second layer stands in front of the program's own handler, for the guards
  * alone: that handler may mend the fault (Java's does, by the thousand), and if it does not, it goes on to what it found, the first layer. */
 static void report_guarded(unsigned layer, int signal, const siginfo_t *info, const ucontext_t *context, uint64_t me) {
     if (!hak_reporter_begin(&reporter, me))
         return;
+    way_back_frame = 0;
+    atomic_signal_fence(memory_order_seq_cst);
     if (sigsetjmp(way_back, 1) == 0) {
+        way_back_frame = (uintptr_t)__builtin_frame_address(0);
         tell_listener(signal, info, context);
         if (layer == 0 && __atomic_load_n(&describe_address, __ATOMIC_RELAXED))
             report(signal, info, context);
+        hak_reporter_end(&reporter);
     } else {
-        hak_crash_function *told = __atomic_load_n(&listener, __ATOMIC_ACQUIRE);
-        if (told) told(NULL);
+        report_left();
     }
-    hak_reporter_end(&reporter);
 }
 
 /* The signals blocked as the kernel would have them for the handler that stood here. */
@@ -255,11 +264,20 @@ static void mask_of_before(unsigned layer, int signal, const ucontext_t *context
         sigprocmask(SIG_BLOCK, &only, NULL);
 }
 
+/* The present fault is the report's own: its frame is not far above, as a report must do with a stack of STACK_BYTES. Else the report was left, by a
+ * longjmp out of a handler of the program's (SIGABRT's; a watchdog's), or has not begun. */
+static bool is_of_report(uintptr_t here) {
+    return way_back_frame != 0 && way_back_frame - here < STACK_BYTES;
+}
+
 static void handle(unsigned layer, int signal, siginfo_t *info, void *context) {
     int error = errno;
     uint64_t me = hak_reporter_me();
-    if (hak_reporter_is(&reporter, me))
-        siglongjmp(way_back, 1);
+    if (hak_reporter_is(&reporter, me)) {
+        if (is_of_report((uintptr_t)__builtin_frame_address(0)))
+            siglongjmp(way_back, 1);
+        report_left();
+    }
     report_guarded(layer, signal, info, context, me);
     mask_of_before(layer, signal, context);
     errno = error;

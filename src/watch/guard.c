@@ -343,13 +343,13 @@ bool hak_guard_free(struct hak_heap *heap, void *block, struct hak_stack_here he
     row->state = HAK_GUARD_FREED;
     hak_row_write_end(&row->sequence);
     const char *damage = slack_damage(place, row);
-    if (HAK_UNLIKELY(damage != NULL)) hak_guard_overwritten(row, damage);
     place_close(place, row);
     size_t bytes = (size_t)row->requested_bytes;
     hak_store_release(&place->word, word_new(HAK_GUARD_FREED));
     ADD(guarded_live, -1);
     ADD(guarded_freed, 1);
     counted(bytes, -1);
+    if (HAK_UNLIKELY(damage != NULL)) hak_guard_overwritten(row, damage); /* last: a handler of SIGABRT may leave by longjmp */
     if (hak_heap_is_none(heap)) return true;
     HAK_COUNT(&heap->counters, guard_free, 1);
     if (is_large(bytes)) HAK_COUNT(&heap->counters, free_large, 1);

@@ -253,6 +253,7 @@ void hak_guard_overwritten(struct hak_guard_row *row, const char *byte) {
         line_write(&text);
         work.at = row->free;
         report(row, byte, kind, HAK_GUARD_FREE);
+        end();
     }
     hak_os_abort();
 }
