@@ -20,6 +20,7 @@
 
 #include "base/atomic.h"
 #include "os/os.h"
+#include "watch/alone.h"
 #include "watch/reporter.h"
 
 #include <errno.h>
@@ -34,9 +35,9 @@ static const int signals[] = { SIGSEGV, SIGBUS, SIGABRT };
 static const char signal_names[][8] = { "SIGSEGV", "SIGBUS", "SIGABRT" };
 enum { SIGNAL_COUNT = 3 };
 
-enum { LAYERS = 2, NOT_YET = 0, INSTALLING = 1, INSTALLED = 2 };
+enum { LAYERS = 2 };
 static struct sigaction before[LAYERS][SIGNAL_COUNT]; /* what stood there when ours were installed */
-static hak_atomic_u32 installed[LAYERS][SIGNAL_COUNT];
+static hak_atomic_u32 installed[LAYERS][SIGNAL_COUNT]; /* HAK_MADE, if they are */
 static hak_describe_function *describe_address; /* NULL: no crash report is wanted */
 static hak_crash_function *listener;
 static struct hak_reporter reporter;
@@ -307,10 +308,15 @@ static void stack_give(void) {
 
 /* Ours in front of what is there. A handler of the program that has no stack of its own for signals gets none. */
 static void install(unsigned layer, int signal) {
-    struct sigaction *there = &before[layer][signal_index(signal)];
-    uint32_t not_yet = NOT_YET;
-    if (!hak_cas(&installed[layer][signal_index(signal)], &not_yet, INSTALLING) || sigaction(signal, NULL, there) != 0)
+    struct sigaction *there = &before[layer][signal_index(signal)], now;
+    hak_atomic_u32 *state = &installed[layer][signal_index(signal)];
+    if (!hak_make_begin(state))
         return;
+    if (sigaction(signal, NULL, &now) != 0 || is_ours(&now)) { /* a thread of the parent's had come so far */
+        hak_store_release(state, (uint32_t)HAK_MADE);
+        return;
+    }
+    *there = now;
     bool is_default = !(there->sa_flags & SA_SIGINFO) && (there->sa_handler == SIG_DFL || there->sa_handler == SIG_IGN);
     struct sigaction action = { .sa_sigaction = layer == 0 ? on_signal_first : on_signal_second };
     action.sa_flags = SA_SIGINFO | (int)SA_NODEFER | (there->sa_flags & SA_RESTART) |
@@ -320,7 +326,7 @@ static void install(unsigned layer, int signal) {
     for (unsigned j = 0; j < SIGNAL_COUNT; j++)
         sigdelset(&action.sa_mask, signals[j]);
     sigaction(signal, &action, NULL);
-    hak_store_release(&installed[layer][signal_index(signal)], INSTALLED);
+    hak_store_release(state, (uint32_t)HAK_MADE);
 }
 
 void hak_crash_at_start(hak_describe_function *describe) {
@@ -337,12 +343,11 @@ void hak_crash_listen(hak_crash_function *told, bool may_look) {
     __atomic_store_n(&listener, told, __ATOMIC_RELEASE);
     for (unsigned i = 0; i < SIGNAL_COUNT; i++) {
         struct sigaction now;
-        if (signals[i] == SIGABRT || hak_load_relaxed(&installed[1][i]) != NOT_YET)
+        if (signals[i] == SIGABRT || hak_load_relaxed(&installed[1][i]) == HAK_MADE)
             continue;
-        uint32_t first = hak_load_acquire(&installed[0][i]);
-        if (first == NOT_YET)
+        if (hak_load_acquire(&installed[0][i]) != HAK_MADE)
             install(0, signals[i]);
-        else if (first == INSTALLED && may_look && sigaction(signals[i], NULL, &now) == 0 && !is_ours(&now))
+        else if (may_look && sigaction(signals[i], NULL, &now) == 0 && !is_ours(&now))
             install(1, signals[i]);
     }
     errno = error;

@@ -12,6 +12,7 @@
 #include "os/descriptor.h"
 #include "os/mappings.h"
 #include "os/os.h"
+#include "watch/alone.h"
 
 #include <errno.h>
 #include <string.h>
@@ -149,11 +150,10 @@ void hak_dump_name(struct hak_text *text, const char *path, const char *reason) 
 }
 
 int hak_dump_write(const char *path, const char *reason) {
-    static hak_atomic_u32 busy;
-    uint32_t epoch = hak_load_relaxed(&hak_epoch), seen = hak_load_relaxed(&busy); /* a vanished thread's is nobody's */
+    static struct hak_alone busy;
     char name[PATH_MAX_BYTES], fresh[PATH_MAX_BYTES + 8];
     if (!path[0]) return -EINVAL;
-    if (seen == epoch || !hak_cas(&busy, &seen, epoch)) return -EBUSY;
+    if (!hak_alone_begin(&busy)) return -EBUSY;
     hak_publish_tick(hak_os_clock_ms());
     struct hak_text text = HAK_TEXT(name);
     hak_dump_name(&text, path, reason);
@@ -173,6 +173,6 @@ int hak_dump_write(const char *path, const char *reason) {
     } else if (!error) {
         error = fd;
     }
-    hak_store_release(&busy, 0);
+    hak_alone_end(&busy);
     return error;
 }

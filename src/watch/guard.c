@@ -18,6 +18,7 @@
 #include "memory/outside.h"
 #include "os/os.h"
 #include "rules/options.h"
+#include "watch/alone.h"
 #include "watch/draw.h"
 #include "watch/sampler.h"
 
@@ -52,7 +53,7 @@ static struct {
     struct hak_guard_row *row;
 } pool = { .of = { { .place_bytes = 32 << 10 }, { .place_bytes = 1 << 20 } } };
 
-static hak_atomic_u32 started; /* 0 not yet, 1 somebody is at it, 2 there */
+static hak_atomic_u32 started; /* HAK_MADE: the pool is there */
 static hak_atomic_u64 serials, open_bytes;
 static hak_atomic_u64 handed_count[HAK_CLASS_COUNT];
 
@@ -111,10 +112,9 @@ static bool pool_map(void) {
 }
 
 static bool pool_ready(void) {
-    uint32_t seen = hak_load_acquire(&started);
-    if (HAK_LIKELY(seen == 2)) return true;
-    if (seen == 0 && hak_cas(&started, &seen, 1)) hak_store_release(&started, pool_map() ? 2u : 0u);
-    return hak_load_acquire(&started) == 2;
+    if (HAK_LIKELY(hak_load_acquire(&started) == HAK_MADE)) return true;
+    if (hak_make_begin(&started)) hak_store_release(&started, pool_map() ? (uint32_t)HAK_MADE : 0u);
+    return hak_load_acquire(&started) == HAK_MADE;
 }
 
 /* --- which place --- */

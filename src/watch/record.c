@@ -11,6 +11,7 @@
 #include "hakmem/hakmem.h"
 #include "os/os.h"
 #include "rules/options.h"
+#include "watch/alone.h"
 #include "watch/draw.h"
 #include "heap/key.h"
 #include "watch/watch.h"
@@ -83,14 +84,12 @@ void hak_watch_publish_learn(const void *shown, size_t bytes) {
     __atomic_store_n(&learn->address, (uintptr_t)shown, __ATOMIC_RELEASE); /* last: a reader looks for it */
 }
 
-/* 0 not yet, 1 somebody is at it, 2 there, 3 refused */
-static hak_atomic_u32 started;
+static hak_atomic_u32 started; /* HAK_MADE: the tables are there */
 
-bool hak_record_ready(void) { return hak_load_acquire(&started) == 2; }
+bool hak_record_ready(void) { return hak_load_acquire(&started) == HAK_MADE; }
 
 bool hak_record_start(void) {
-    uint32_t seen = 0;
-    if (hak_cas(&started, &seen, 1)) hak_store_release(&started, tables_map() ? 2u : 0u);
+    if (hak_make_begin(&started)) hak_store_release(&started, tables_map() ? (uint32_t)HAK_MADE : 0u);
     return hak_record_ready();
 }
 

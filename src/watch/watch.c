@@ -12,6 +12,7 @@
 #include "os/descriptor.h"
 #include "os/os.h"
 #include "rules/options.h"
+#include "watch/alone.h"
 #include "watch/guard.h"
 #include "watch/sampler.h"
 
@@ -118,14 +119,13 @@ static void threshold_look(void) {
     dump_automatic("resident");
 }
 
-/* One at a time: a dump may take longer than the time between two ticks. Who holds it in a child's past holds it no more. */
-static hak_atomic_u32 ticking;
+/* One at a time: a dump may take longer than the time between two ticks. */
+static struct hak_alone ticking;
 
 static HAK_COLD void on_tick(struct hak_heap *heap, uint64_t now_ms) {
     (void)heap;
     static uint64_t threshold_ms;
-    uint32_t epoch = hak_load_relaxed(&hak_epoch), seen = hak_load_relaxed(&ticking);
-    if (seen == epoch || !hak_cas(&ticking, &seen, epoch)) return;
+    if (!hak_alone_begin(&ticking)) return;
     struct hak_control *control = &hakmem_published.control;
     bool is_ours = rate_asked || __atomic_load_n(&control->request, __ATOMIC_RELAXED) != control->seen;
     uint64_t begin_ns = is_ours ? hak_os_clock_ns() : 0; /* without a recording a look costs next to nothing */
@@ -140,7 +140,7 @@ static HAK_COLD void on_tick(struct hak_heap *heap, uint64_t now_ms) {
         threshold_look();
     }
     if (is_ours) hak_publish_held(begin_ns);
-    hak_store_release(&ticking, 0);
+    hak_alone_end(&ticking);
 }
 
 static void on_shortage(void) {
