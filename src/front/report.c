@@ -209,6 +209,13 @@ static bool is_standard_error(int fd) {
     return now.inode && now.inode == at_exit.identity.inode && now.device == at_exit.identity.device;
 }
 
+/* A daemon's parent waits for nobody, but whoever reads its standard error waits for the last copy of it to be closed. */
+void hak_report_in_child(void) {
+    if (at_exit.standard_error < 0 || !is_standard_error(at_exit.standard_error)) return;
+    hak_os_close(at_exit.standard_error);
+    at_exit.standard_error = -1;
+}
+
 /* 2, or our copy of it: whichever still is what standard error was at the start; the program may have closed either, and opened a
  * file of its own under its number. -1: it is not there any more. */
 static int report_descriptor(void) {

@@ -14,6 +14,8 @@ extern "C" {
 /* At start, after hak_options_load(): keeps a copy of standard error for HAKMEM_STATS and for what
  * HAKMEM_REPORT may have to say, because many programs (all of coreutils) close theirs before the library's destructor runs. */
 void hak_report_at_start(void);
+/* In fork's child: the copy is closed. What the child has to say goes to its own standard error, if that is still what it was. */
+void hak_report_in_child(void);
 
 /* From the library's destructor: what HAKMEM_STATS and HAKMEM_REPORT ask for. Writes each at most once in a
  * process, however many threads come here; a fork's child, which has a process id of its own, writes its own. */

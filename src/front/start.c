@@ -59,6 +59,7 @@ static void child_begins(void) {
     hak_fork_child(hak_self);
     if (hak_heap_is_none(hak_self)) hak_fork_without_heap();
     if (HAK_OPT(guard)) hak_watch_guards_in_child();
+    hak_report_in_child();
 }
 
 HAK_COLD bool hak_start(void) {

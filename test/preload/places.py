@@ -7,9 +7,11 @@ import argparse
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--build", required=True)
@@ -33,6 +35,24 @@ int main(int count, char **word)
     int data = open(word[1], O_RDWR | O_CREAT | O_TRUNC, 0600);
     free(malloc(100));
     return write(data, "DATA", 4) == 4 ? data != 2 : 1;
+}
+"""
+# Its standard error is gone with its parent; who reads that waits for the last who has it.
+DAEMON = r"""
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(void)
+{
+    free(malloc(100));
+    pid_t child = fork();
+    if (child != 0) return printf("%d\n", (int)child) < 0;
+    setsid();
+    for (int i = 0; i < 3; i++) dup2(open("/dev/null", O_RDWR), i);
+    for (int i = 3; i < 10; i++) close(i);
+    sleep(60);
+    return 0;
 }
 """
 EARLY = r"""
@@ -230,6 +250,12 @@ def run_behind_link(folder, words, name, option):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         allocates, closes = build(folder, "allocates", ALLOCATES), build(folder, "closes", CLOSES)
+        daemon = build(folder, "daemon", DAEMON)
+        for options in ({"HAKMEM_STATS": "1"}, {"HAKMEM_REPORT": os.path.join(folder, "of_daemon")}, {"HAKMEM_RECORD": os.path.join(folder, "of_daemon")}):
+            started = time.monotonic()
+            done = run([daemon], **options)
+            os.kill(int(done.stdout), signal.SIGKILL)
+            expect(time.monotonic() - started < 30, f"a daemon keeps its parent's standard error, {options}")
         for variable in ("HAKMEM_RECORD", "HAKMEM_REPORT"):
             for place, why in ((folder + "/none/x", "no such file or directory"), ("/dev/full", "no space left")):
                 done = run([allocates], **{variable: place})
