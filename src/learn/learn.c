@@ -329,6 +329,7 @@ static bool is_on(void) { return __atomic_load_n(&hak_sweep_on_tick, __ATOMIC_RE
 
 HAK_COLD void hak_learn_end(void) {
     char path[HAK_OPTION_TEXT_BYTES + 128];
+    if (hak_name_same(hak_options.evo_policy, "frozen")) return; /* who asks for that uses a file, and writes none */
     if (!hak_options.policy[0] || !is_on() || !hak_policy_path(path, sizeof path) || !lock_try()) return;
     int error = policy_store(path, false);
     unlock();

@@ -186,6 +186,15 @@ def what_is_not_believed_is_told_and_left(folder, program, text):
         os.chmod(own, 0o757)
         said = run(program, "0.1", HAKMEM_POLICY=path_own, HAKMEM_EVO_POLICY="frozen")
         expect("it belongs to another user" in said, said)
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+    missing = path + ".missing"
+    for name in (path, missing):
+        said = run(program, "0.1", HAKMEM_POLICY=name, HAKMEM_EVO_POLICY="frozen")
+        expect(said == "", said)
+    expect(open(path, encoding="ascii").read() == text, "frozen wrote the policy file")
+    expect(not os.path.exists(missing), "frozen made a policy file")
+    os.unlink(path)
     said = run(program, "0.1", HAKMEM_EVO_POLICY="sometimes")
     expect(said == "hakmem: HAKMEM_EVO_POLICY=sometimes is none of auto, learn, canary, frozen, off; the default frozen is used\n", said)
 
