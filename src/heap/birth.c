@@ -123,7 +123,7 @@ void hak_heap_dead_give(struct hak_heap *heap) {
 
 /* More threads than the processors can run wait with what they hold. */
 static void rare_where_many(uint32_t count) {
-    enum { FEW = 8, EACH = 4, MANY = 16, ASKS = 64 };
+    enum { FEW = 8, EACH = 4, MANY = 16 };
     static hak_atomic_u32 few; /* 0: not known yet */
     if (HAK_LIKELY(count <= FEW)) return;
     uint32_t most = hak_load_relaxed(&few);
@@ -134,7 +134,7 @@ static void rare_where_many(uint32_t count) {
         hak_store_relaxed(&few, most);
     }
     if (count <= most) return;
-    hak_store_relaxed(&hak_rare_blocks, count * ASKS);
+    hak_store_relaxed(&hak_rare_blocks, count * HAK_RARE_ASKS);
     hak_store_relaxed(&hak_purge.crowded, 1);
 }
 

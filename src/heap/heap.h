@@ -39,7 +39,9 @@ struct hak_shelf {
  * there are many threads, each holding a little of each class, a slab of its own costs pages in each of them: there a class asks often, or
  * makes the coarser one grow, before it has one; and one that only asked often is rare again when it would open pages while it holds little. */
 enum { HAK_RARE_BLOCKS = 2, HAK_RARE_AGAIN = 32, HAK_RARE_OFTEN = 1 << 30, HAK_RARE_GREW, HAK_RARE_BORROWED = 2 };
-extern hak_atomic_u32 hak_rare_blocks; /* HAK_RARE_BLOCKS while heaps are few: eight, or four for each processor; else 64 for each heap */
+extern hak_atomic_u32 hak_rare_blocks; /* HAK_RARE_BLOCKS while heaps are few: eight, or four for each processor; else HAK_RARE_ASKS for each heap */
+enum { HAK_RARE_ASKS = 64 };
+HAK_INLINE uint32_t hak_heap_crowd(void) { return hak_load_relaxed(&hak_rare_blocks) / HAK_RARE_ASKS; } /* how many heaps, where they are many; else 0 */
 
 /* What a heap has once classes are split by lifetime: heap/pool.h. All that an allocation reads of its class is in one line:
  * with the sites' bits in a line of their own two waited for each other, half of a split class's price. */
@@ -98,13 +100,14 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     struct hak_bin bin[HAK_CLASS_COUNT]; /* first: a small class's bytes are its bin's offset */
     uint16_t class_bytes[HAK_SMALL_CLASS_MAX]; /* by (size - 1) / 16: of the small class that serves it; 0: a heap that is none */
     uint64_t tick;                       /* hak_os_ticks() at which the sweep is due */
-    uint64_t ticks_seen;                 /* hak_os_ticks() when it was last read */
+    int64_t middle_most;                 /* of free_sum: where it is more, what is kept of blocks above 1 KiB is looked at; 0 at first */
     int32_t clock_in, clock_step;        /* bytes until chores, a visit being HAK_VISIT_CLOCK; 0: something waits */
     int32_t clock_rest;                  /* what clock_in would be more by, if batches did not wait for the next visit */
     uint32_t batches;                    /* which batches hold something, or more, as bits */
     uint64_t middle_lent;                /* bit c: class c above 1 KiB has no slabs of its own, its pair serves it (hak_class_serving); 0: all have */
     int64_t free_sum;                    /* its part of hak_purge.free_bytes that is not added yet */
     int64_t given_sum;                   /* the same of hak_purge.given_bytes */
+    uint64_t ticks_seen;                 /* hak_os_ticks() when it was last read */
     uint64_t opened_bytes;               /* of slabs, that were handed out for the first time since the heap was made */
     hak_atomic_u32 epoch;                /* the process it was last used in, see hak_epoch */
     uint32_t index;                      /* its name in the list of dead heaps - 1 */

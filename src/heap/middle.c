@@ -3,7 +3,8 @@
  * Bits in address order say nothing about what was touched last, and a cold block of some KiB costs more than the
  * whole allocation. So the last blocks freed are handed out first. What is kept is counted as free memory and
  * falls under its bound (memory/purge.h): when that is broken, by whomever, the next free gives all back; so does
- * every round of the sweep, and a run of frees of one class. The visits that small classes make for the library's sake are made here.
+ * every round of the sweep, a run of frees of one class, and, where threads are many, their part of 4 MiB. The visits that
+ * small classes make for the library's sake are made here.
  *
  * Threads:   the owner.
  * Invariant: a kept block is clear in its slab's row and counted in its `out`, like a block in the bin; so its
@@ -99,10 +100,16 @@ HAK_COLD void hak_middle_take_back(struct hak_heap *heap, unsigned class_index, 
     heap->free_sum += middle->block_bytes;
 }
 
-/* Every so many bytes freed, less those taken again, and every so many frees, as if it were a visit. */
+/* Every so many bytes freed, less those taken again, and every so many frees, as if it were a visit. Where many threads wait, what each of them
+ * keeps would fill the bound together: who runs would give back all of his own, and each page as soon as it is free, for ever. */
 HAK_NOINLINE void hak_middle_chores(struct hak_heap *heap) {
+    enum { MOST = 256 << 10, LEAST = 32 << 10, ALL = 4 << 20 };
+    uint32_t heaps = hak_heap_crowd();
+    int64_t most = heaps <= ALL / MOST ? MOST : heaps < ALL / LEAST ? ALL / heaps : LEAST;
+    bool is_much = most < MOST && heap->free_sum > heap->middle_most;
     hak_free_flush(&heap->free_sum);
-    if (hak_purge_over(0)) hak_middle_flush(heap);
+    if (is_much || hak_purge_over(0)) hak_middle_flush(heap);
+    heap->middle_most = heap->free_sum + most;
     hak_visit_chores_due(heap);
 }
 

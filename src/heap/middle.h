@@ -9,9 +9,6 @@
 
 #include "base/multiply.h"
 
-/* More was freed than taken since the last look: is the bound broken? */
-enum { HAK_MIDDLE_SUM_MAX = 256 << 10 };
-
 /* The highest byte of a product with the golden ratio (Knuth, The Art of Computer Programming 3, 6.4): neighbours differ. */
 HAK_INLINE uint8_t hak_middle_tag(const void *block) { return (uint8_t)((uint32_t)(uintptr_t)block * UINT32_C(0x9e3779b9) >> 24); }
 
@@ -59,7 +56,7 @@ HAK_INLINE void hak_middle_free_untagged(char *block, const struct hak_granule *
     middle->block[count] = block;
     __atomic_store_n(&middle->state, (uint16_t)(state + HAK_MIDDLE_ONE_RUN + 1), __ATOMIC_RELEASE); /* a forked child finds a block for each */
     heap->free_sum += bytes;
-    if (HAK_UNLIKELY(heap->free_sum > HAK_MIDDLE_SUM_MAX) || HAK_UNLIKELY((heap->clock_in -= HAK_VISIT_CLOCK / 16) < 0))
+    if (HAK_UNLIKELY(heap->free_sum > heap->middle_most) || HAK_UNLIKELY((heap->clock_in -= HAK_VISIT_CLOCK / 16) < 0))
         hak_middle_chores(heap);
 }
 

@@ -41,6 +41,11 @@ bool hak_purge_over(int64_t more_bytes) {
     return positive(free_bytes) > hak_purge_bound();
 }
 
+HAK_NOINLINE void hak_free_flush(int64_t *sum) {
+    hak_free_note(*sum, 0);
+    *sum = 0;
+}
+
 HAK_COLD void hak_given_note(int64_t bytes) {
     int64_t before = hak_add(&hak_purge.given_bytes, bytes);
     if (before + bytes < 0) hak_add(&hak_purge.given_bytes, -(before + bytes)); /* given by who does not count (heap/mail.c) */

@@ -76,10 +76,7 @@ HAK_INLINE void hak_free_note(int64_t bytes, int64_t used_granules) {
 /* What one heap changes is summed in the heap first, so that the sum that all threads share is touched once per 64 KiB:
  * in a storm of small batches a seventh of the time went into moving its cache line (docs/experiments.md). */
 enum { HAK_FREE_SUM_MAX = 64 << 10 };
-HAK_INLINE void hak_free_flush(int64_t *sum) {
-    hak_free_note(*sum, 0);
-    *sum = 0;
-}
+void hak_free_flush(int64_t *sum);
 /* `sum` is the caller's heap's, or NULL for who has none. */
 HAK_INLINE void hak_free_note_in(int64_t *sum, int64_t bytes) {
     if (!sum) {

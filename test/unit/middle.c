@@ -104,6 +104,41 @@ static bool is_told(struct hak_heap *heap, void *block) {
 }
 
 /* In whichever place it is kept; and a live one is not taken for one that is, whose address differs only where the tag does not show it. */
+static size_t kept_bytes(struct hak_heap *heap) {
+    size_t bytes = 0;
+    for (unsigned c = HAK_SMALL_CLASS_MAX + 1; c < HAK_CLASS_COUNT; c++) bytes += hak_middle_count(hak_middle_of(heap, c)) * (size_t)hak_classes[c].block_bytes;
+    return bytes;
+}
+
+/* What 200 threads that wait keep is free memory that those who run cannot use, and counts for the bound. */
+static void where_threads_are_many_each_keeps_little(void **state) {
+    (void)state;
+    enum { EACH = 8, CLASSES = 8, LAST = HAK_SMALL_CLASS_MAX + 24, LARGEST = 8 << 10, LITTLE = 32 << 10 };
+    static void *held[CLASSES][EACH];
+    assert_int_equal(hak_classes[LAST].block_bytes, LARGEST);
+    for (unsigned heaps = 0; heaps <= 200; heaps += 200) {
+        struct hak_heap *heap = heap_make();
+        size_t most = 0, all = 0;
+        for (unsigned i = 0; i < CLASSES; i++) {
+            class_is_common(heap, LAST - i);
+            hak_middle_of(heap, LAST - i)->state = 0; /* no run of frees from the heap's last thread */
+            for (unsigned k = 0; k < EACH; k++) held[i][k] = block_take(heap, LAST - i);
+        }
+        hak_store_relaxed(&hak_rare_blocks, heaps ? heaps * HAK_RARE_ASKS : HAK_RARE_BLOCKS);
+        for (unsigned i = 0; i < CLASSES; i++)
+            for (unsigned k = 0; k < EACH; k++) {
+                middle_give(heap, held[i][k]);
+                all += hak_classes[LAST - i].block_bytes;
+                if (kept_bytes(heap) > most) most = kept_bytes(heap);
+            }
+        if (heaps) assert_in_range(most, LARGEST, LITTLE + LARGEST);
+        else assert_int_equal(most, all);
+        hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
+        heap_end(heap);
+        AUDIT();
+    }
+}
+
 static void a_second_free_of_a_kept_block_is_found(void **state) {
     (void)state;
     hak_options.free_max_mb = 4096;
@@ -151,6 +186,7 @@ int main(void) {
         cmocka_unit_test(more_than_it_keeps_goes_to_the_slab),
         cmocka_unit_test(what_is_kept_counts_as_free_memory),
         cmocka_unit_test(all_is_given_back_when_free_memory_breaks_its_bound),
+        cmocka_unit_test(where_threads_are_many_each_keeps_little),
         cmocka_unit_test(a_second_free_of_a_kept_block_is_found),
         cmocka_unit_test(an_end_gives_all_back),
     };
