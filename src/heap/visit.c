@@ -219,6 +219,30 @@ static void *take_further(struct hak_heap *heap, unsigned index, enum hak_turn *
     return block;
 }
 
+/* Of a coarser class that would do, as in hak_borrow_before(), whatever it has: no larger one, for the caller may count on a size that he states. */
+static HAK_COLD void *take_coarser(size_t bytes, struct hak_heap *heap, unsigned *index, enum hak_turn *turn) {
+    uint32_t unaligned = (uint32_t)(bytes & -bytes) - 1;
+    hak_middle_flush(heap);
+    for (unsigned c = *index + 1; c < HAK_CLASS_COUNT && hak_classes[c].block_bytes < bytes * 2; c++) {
+        if (hak_classes[c].block_bytes & unaligned) continue;
+        struct hak_bin *bin = hak_bin_of(heap, c);
+        struct hak_row *row = heap->shelf[c].current;
+        uint64_t word = bin->word;
+        bool claimed;
+        void *block = NULL;
+        if (word != 0) {
+            bin->word = word & (word - 1);
+            return bin->base + hak_word_first(word) * (size_t)hak_classes[c].block_bytes;
+        }
+        if (row) block = take(heap, row, &claimed);
+        if (!block && (block = take_from_partial(heap, c)) != NULL) *turn = HAK_TURN_PARTIAL;
+        if (!block) continue;
+        *index = c;
+        return block;
+    }
+    return NULL;
+}
+
 /* No more memory. Of a class that another one serves there may be free blocks in slabs of its own, or room for a smaller slab; of one that
  * has become its own, free blocks where its pair served it. */
 static HAK_COLD void *take_short(size_t bytes, struct hak_heap *heap, unsigned *index, enum hak_turn *turn) {
@@ -240,6 +264,7 @@ static HAK_COLD void *take_short(size_t bytes, struct hak_heap *heap, unsigned *
         block = take_further(heap, pair, turn);
         if (block) *index = pair;
     }
+    if (!block && exact < HAK_CLASS_COUNT) block = take_coarser(bytes, heap, index, turn);
     return block ? block : hak_heap_on_shortage(heap, exact);
 }
 
