@@ -340,6 +340,29 @@ fn a_program_that_reports_nothing_is_explained() {
     assert!(stderr.contains("what it wrote cannot be read"), "{stderr}");
 }
 
+/// Its loader would end it: the library needs a C library that is not there.
+#[test]
+fn a_program_for_another_libc_runs_without_the_library() {
+    let folder = folder("another-libc");
+    let library = folder.join("libhakmem.so");
+    let bare = ["-shared", "-fPIC", "-nostdlib"];
+    assert!(compile(&folder, "libc.so", "int nothing;", &[&bare[..], &["-Wl,-soname,libc.so"]].concat()));
+    let source = "const char *hak_version(void) { return \"7.8.9\"; }";
+    let libc = folder.join("libc.so");
+    let needs_it = ["-Wl,--no-as-needed", libc.to_str().unwrap()];
+    assert!(compile(&folder, "libhakmem.so", source, &[&bare[..], &needs_it].concat()));
+    fs::remove_file(&libc).unwrap();
+    let before = folder.join("libbefore.so");
+    assert!(compile(&folder, "libbefore.so", "int before;", &["-shared", "-fPIC"]));
+    let ways = WAYS.into_iter().chain([&["explain", "--"][..]]);
+    for (way, kept) in ways.flat_map(|way| [(way, ""), (way, before.to_str().unwrap())]) {
+        let mut command = with(way, &["sh", "-c", "echo \"[$LD_PRELOAD]\"; exit 3"]);
+        let (code, stdout, stderr) = output(command.env("HAKMEM_LIB", &library).env("LD_PRELOAD", kept));
+        assert_eq!((code, stdout), (Some(3), format!("[{kept}]\n")), "{way:?}: {stderr}");
+        assert!(stderr.contains("it is a program for glibc (") && stderr.contains("is for musl"), "{stderr}");
+    }
+}
+
 #[test]
 fn the_report_is_there_as_json() {
     let folder = folder("json");

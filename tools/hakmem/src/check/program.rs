@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 pub struct Obstacle {
     pub what: String,
     pub advice: &'static str,
+    /// Its loader would try all the same, and end the program or complain. Elsewhere LD_PRELOAD does no harm, and is for
+    /// what the program starts.
+    pub is_foreign: bool,
 }
 
 pub fn check(path: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
@@ -131,15 +134,18 @@ pub fn preload_obstacle(path: &Path, headers: &Headers, library: Option<&Headers
         return Some(Obstacle {
             what,
             advice: "build the library for that machine and name it in HAKMEM_LIB",
+            is_foreign: true,
         });
     }
     let Some(interpreter) = &headers.interpreter else {
         return Some(if headers.is_go {
             let what = "it is a static Go program: it has no malloc, and nothing can be preloaded".to_owned();
-            Obstacle { what, advice: "nothing; only Go programs with C code (cgo) can gain" }
+            let advice = "nothing; only Go programs with C code (cgo) can gain";
+            Obstacle { what, advice, is_foreign: false }
         } else {
             let what = "it is static, so that nothing can be preloaded".to_owned();
-            Obstacle { what, advice: "build it dynamically, or link it with libhakmem.a" }
+            let advice = "build it dynamically, or link it with libhakmem.a";
+            Obstacle { what, advice, is_foreign: false }
         });
     };
     let (theirs, ours) = (headers.libc(), library.map_or("glibc", Headers::libc));
@@ -148,6 +154,7 @@ pub fn preload_obstacle(path: &Path, headers: &Headers, library: Option<&Headers
         return Some(Obstacle {
             what,
             advice: "build the library for that C library and name it in HAKMEM_LIB, or link it with its libhakmem.a",
+            is_foreign: true,
         });
     }
     if gains_privileges(path) {
@@ -156,6 +163,7 @@ pub fn preload_obstacle(path: &Path, headers: &Headers, library: Option<&Headers
         return Some(Obstacle {
             what,
             advice: "link it with libhakmem.a, or start it as the user whom it belongs to",
+            is_foreign: false,
         });
     }
     None

@@ -5,6 +5,7 @@
 //! environment do not overwrite what the program itself reports.
 
 use crate::check;
+use crate::check::program::Obstacle;
 use crate::cmd::others::Others;
 use crate::cmd::record::Watch;
 use crate::cmd::reports::{ReportFolder, Reports, is_of_each};
@@ -74,12 +75,9 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
     let mut changes: Vec<(String, OsString)> =
         options.into_iter().map(|(row, value)| (row.variable(), OsString::from(value))).collect();
     let is_linked = is_linked(&program);
-    if !is_linked {
-        let preload = library::preload_value(&library.path, env::var_os("LD_PRELOAD").as_deref());
-        changes.push(("LD_PRELOAD".to_owned(), preload));
-    }
-
     let obstacle = obstacle_to_preload(&program, &library).filter(|_| !is_linked);
+    changes.extend(preload_change(&library, obstacle.as_ref()).filter(|_| !is_linked));
+    let obstacle = obstacle.map(|obstacle| obstacle.what);
     if arguments.report.is_none() && json_path.is_none() && arguments.record.is_none() {
         if let Some(obstacle) = &obstacle {
             text::line_to_stderr(&format!(
@@ -205,15 +203,14 @@ pub fn run_reported(command: &[OsString], more: &[(&str, &str)]) -> Result<Repor
     let program = process::program_find(&command[0])?;
     let obstacle = obstacle_to_preload(&program, &library);
     let folder = ReportFolder::make()?;
-    let preload = library::preload_value(&library.path, env::var_os("LD_PRELOAD").as_deref());
-    let mut changes =
-        vec![("LD_PRELOAD".to_owned(), preload), ("HAKMEM_REPORT".to_owned(), folder.pattern())];
+    let mut changes = vec![("HAKMEM_REPORT".to_owned(), folder.pattern())];
+    changes.extend(preload_change(&library, obstacle.as_ref()));
     let place = folder.path.display().to_string().replace('%', "%%");
     changes.extend(more.iter().map(|(name, value)| ((*name).to_owned(), value.replace("%f", &place).into())));
     let outcome = launch(program, command, &changes)?.wait()?;
     let report = match folder.take(outcome.pid).own {
         Some(text) => serde_json::from_str(&text).map_err(|_| "what it wrote cannot be read".to_owned()),
-        None => Err(folder.absence_reason(obstacle, &outcome)),
+        None => Err(folder.absence_reason(obstacle.map(|obstacle| obstacle.what), &outcome)),
     };
     Ok(Reported { outcome, report, folder })
 }
@@ -255,10 +252,16 @@ fn is_linked(program: &Path) -> bool {
 }
 
 /// Why the loader would not preload the library into this program, if that is certain from the file.
-fn obstacle_to_preload(program: &Path, library: &Library) -> Option<String> {
+fn obstacle_to_preload(program: &Path, library: &Library) -> Option<Obstacle> {
     let (file, headers) = check::program::examined_program(program, &mut Vec::new()).ok()??;
     let Ok(File::Elf(ours)) = elf::open(&library.path) else { return None };
-    check::program::preload_obstacle(&file, &headers, Some(&ours)).map(|obstacle| obstacle.what)
+    check::program::preload_obstacle(&file, &headers, Some(&ours))
+}
+
+/// What a loader that cannot take the library finds in LD_PRELOAD is only what stood there before.
+fn preload_change(library: &Library, obstacle: Option<&Obstacle>) -> Option<(String, OsString)> {
+    let value = || library::preload_value(&library.path, env::var_os("LD_PRELOAD").as_deref());
+    (!obstacle.is_some_and(|obstacle| obstacle.is_foreign)).then(|| ("LD_PRELOAD".to_owned(), value()))
 }
 
 fn json_report(own: Option<&str>, outcome: &Outcome, other_count: usize) -> String {
