@@ -413,6 +413,27 @@ fn a_run_that_hangs_and_one_that_leaves_processes_are_cleaned_up() {
     assert!(cell(&fake.json(), 1, "hakmem").get("figures").is_some());
 }
 
+// --- files that cannot be written ------------------------------------------------------------------------------
+
+#[test]
+fn what_was_measured_is_shown_whatever_becomes_of_the_files() {
+    // The folder of the file goes away while the first row runs.
+    let fake = Fake::new("unwritten", &[("first", "rm -rf $here/out\nsay"), ("second", "say")]);
+    for (json, reason) in [("/dev/full", "no space left on device"), ("out/r.json", "no such file")] {
+        fs::create_dir_all(fake.path("out")).unwrap();
+        let mut command = hakmem(&["bench", "--with", "glibc", "--rounds", "1", "--json", json]);
+        command.env("HAKMEM_BENCH_DIR", &fake.folder).env("HAKMEM_BENCH_SUITE", fake.path("suite.toml"));
+        let (code, stdout, stderr) = output(command.current_dir(&fake.folder));
+        assert_eq!(code, Some(1), "{stderr}");
+        for part in ["\nfirst ", "\nsecond ", "Where HAKMEM is not the best"] {
+            assert!(stdout.contains(part), "'{part}' is not in: {stdout}");
+        }
+        let told: Vec<&str> = stderr.lines().filter(|line| line.contains("cannot be written")).collect();
+        assert_eq!(told.len(), 1, "{stderr}");
+        assert!(told[0].starts_with(&format!("hakmem: {json} cannot be written: {reason}")), "{stderr}");
+    }
+}
+
 // --- bad input -----------------------------------------------------------------------------------------------
 
 #[test]

@@ -178,7 +178,7 @@ impl Arguments {
     }
 }
 
-/// Status 0: measured; 1: HAKMEM itself failed in a row, or nothing was measured; 2: wrong arguments;
+/// Status 0: measured; 1: HAKMEM itself failed in a row, nothing was measured, or not written; 2: wrong arguments;
 /// 125: no library; 130: interrupted.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let all = suite::rows()?;
@@ -199,18 +199,19 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let before = arguments.compare.as_deref().map(save::read).transpose()?;
     let page = arguments.html.as_deref().map(Output::open).transpose()?;
     let record = arguments.record.as_deref().map(Record::open).transpose()?;
-    let (results, interrupted) = match &arguments.from {
-        Some(path) => (save::read(path)?, false),
+    let measured = match &arguments.from {
+        Some(path) => Measured { results: save::read(path)?, is_interrupted: false, written: Ok(()) },
         None => measure(arguments, &suite::select(&all, &arguments.asked())?)?,
     };
+    let Measured { results, is_interrupted, written } = measured;
     let comparison = before.map(|before| compare::compare(&before, &results));
     // What was measured is shown whatever becomes of the files.
     let shown = table_print(&results, comparison.as_ref());
     let page = page.map(|page| page.write(html::page(&results, comparison.as_ref()).as_bytes()));
-    let record = record.filter(|_| !interrupted).map(|record| record.write(&results));
+    let record = record.filter(|_| !is_interrupted).map(|record| record.write(&results));
     shown?;
-    [page, record].into_iter().flatten().try_for_each(save::kept)?;
-    Ok(if interrupted { interrupt::STATUS } else { status(&results) })
+    [Some(written), page, record].into_iter().flatten().try_for_each(save::kept)?;
+    Ok(if is_interrupted { interrupt::STATUS } else { status(&results) })
 }
 
 fn table_print(results: &Results, comparison: Option<&compare::Comparison>) -> Result<(), Failure> {
@@ -240,8 +241,14 @@ fn status(results: &Results) -> u8 {
     u8::from(!failures.is_empty() || !is_measured)
 }
 
-/// The results, and whether an interrupt ended it.
-fn measure(arguments: &Arguments, rows: &[SuiteRow]) -> Result<(Results, bool), Failure> {
+struct Measured {
+    results: Results,
+    is_interrupted: bool,
+    /// What became of the file of --json.
+    written: Result<(), Failure>,
+}
+
+fn measure(arguments: &Arguments, rows: &[SuiteRow]) -> Result<Measured, Failure> {
     let known = peers::known();
     let chosen = match arguments.isolate {
         true => isolate::entries(&known)?,
@@ -292,15 +299,14 @@ fn measure(arguments: &Arguments, rows: &[SuiteRow]) -> Result<(Results, bool), 
     let costs = runs.into_iter().map(|run| budget::round_cost(run, stand.entries.len())).collect();
     let plan = Plan { rows, costs, budget, row_max: arguments.row_max() };
     let mut kept = Kept { stand: &stand, extras, results, json, started, written: None };
-    let interrupted = passes::measure(&stand, &plan, &mut kept, &mut progress);
+    let is_interrupted = passes::measure(&stand, &plan, &mut kept, &mut progress);
     progress.end();
-    let interrupted = interrupted?;
-    let results = kept.end(interrupted)?;
-    if interrupted {
-        let rows = text::counted(results.rows.len() as u64, "row", "rows");
+    let measured = kept.end(is_interrupted);
+    if is_interrupted {
+        let rows = text::counted(measured.results.rows.len() as u64, "row", "rows");
         text::line_to_stderr(&format!("hakmem: interrupted; what follows is of {rows}"));
     }
-    Ok((results, interrupted))
+    Ok(measured)
 }
 
 /// The results while they grow, in memory and in the file of --json.
@@ -318,14 +324,15 @@ impl passes::Keeper for Kept<'_> {
         self.extras.count(self.stand, row, measured, progress)
     }
 
-    fn keep(&mut self, courses: &[Course]) -> Result<(), Failure> {
+    fn keep(&mut self, courses: &[Course]) {
         let begun = courses.iter().filter(|course| course.has_begun());
         self.results.rows = begun.map(|course| course.row.clone()).collect();
         self.results.wall_s = self.started.elapsed().as_secs_f64();
-        match self.written {
-            Some(written) if written.elapsed() < WRITE_INTERVAL => Ok(()),
-            _ if self.json.as_ref().is_some_and(|json| !json.is_replaced()) => Ok(()), // once, at the end
-            _ => self.write(),
+        let is_due = self.written.is_none_or(|written| written.elapsed() >= WRITE_INTERVAL);
+        let is_once = self.json.as_ref().is_some_and(|json| !json.is_replaced()); // at the end
+        if is_due && !is_once {
+            // Where it cannot be written now it may be later: the end tells.
+            let _ = self.write();
         }
     }
 }
@@ -335,13 +342,13 @@ impl Kept<'_> {
         self.results.machine.load_after = machine::load();
         self.results.summary = figures::summarize(&self.results.rows, &self.results.allocators);
         self.written = Some(Instant::now());
-        self.json.as_ref().map_or(Ok(()), |json| save::kept(json.write(save::text(&self.results).as_bytes())))
+        self.json.as_ref().map_or(Ok(()), |json| json.write(save::text(&self.results).as_bytes()))
     }
 
-    fn end(mut self, is_interrupted: bool) -> Result<Results, Failure> {
+    fn end(mut self, is_interrupted: bool) -> Measured {
         self.results.is_interrupted = is_interrupted;
-        self.write()?;
-        Ok(self.results)
+        let written = self.write();
+        Measured { results: self.results, is_interrupted, written }
     }
 }
 

@@ -10,7 +10,6 @@ use super::progress::Progress;
 use super::results::{Row, Time};
 use super::stand::{Course, Interrupted, Stand};
 use super::suite::SuiteRow;
-use crate::text::Failure;
 use std::time::{Duration, Instant};
 
 /// The share of the time that is left which each pass may use.
@@ -29,16 +28,11 @@ pub trait Keeper {
     /// Counts what was asked for; once a row.
     fn count(&mut self, row: &SuiteRow, measured: &mut Row, progress: &Progress) -> Result<(), Interrupted>;
     /// There is more to be kept than before.
-    fn keep(&mut self, courses: &[Course]) -> Result<(), Failure>;
+    fn keep(&mut self, courses: &[Course]);
 }
 
 /// True if an interrupt ended it.
-pub fn measure(
-    stand: &Stand,
-    plan: &Plan,
-    keeper: &mut dyn Keeper,
-    progress: &mut Progress,
-) -> Result<bool, Failure> {
+pub fn measure(stand: &Stand, plan: &Plan, keeper: &mut dyn Keeper, progress: &mut Progress) -> bool {
     let mut courses: Vec<Course> = plan.rows.iter().map(|row| stand.begin(row)).collect();
     let mut left = plan.budget;
     for (pass, part) in PASSES.into_iter().enumerate() {
@@ -67,13 +61,13 @@ pub fn measure(
                 ended = keeper.count(&plan.rows[at], &mut courses[at].row, progress); // not of the budget
             }
             progress.row_end(&courses[at].row, took, pass > 0);
-            keeper.keep(&courses)?;
+            keeper.keep(&courses);
             if ended.is_err() {
-                return Ok(true);
+                return true;
             }
         }
     }
-    Ok(false)
+    false
 }
 
 /// Rows of one thread can be known well; those of several threads on a few processors less so.
