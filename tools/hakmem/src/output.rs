@@ -57,6 +57,15 @@ impl Output {
         matches!(self.place, Place::Replaced { .. })
     }
 
+    /// What is written by one takes the place of what is written by the other. A device takes both.
+    pub fn is_place_of(&self, other: &Output) -> bool {
+        match (&self.place, &other.place) {
+            (Place::Descriptor(one), Place::Descriptor(other)) => one == other,
+            (Place::Replaced { target: one, .. }, Place::Replaced { target: other, .. }) => one == other,
+            _ => false,
+        }
+    }
+
     pub fn write(&self, content: &[u8]) -> Result<(), Failure> {
         self.write_by(|mut file| file.write_all(content))
     }

@@ -434,6 +434,31 @@ fn what_was_measured_is_shown_whatever_becomes_of_the_files() {
     }
 }
 
+#[test]
+fn no_file_is_written_over_what_is_read_or_written_beside_it() {
+    let fake = Fake::new("beside", &[("a", "echo >> $here/started\nsay")]);
+    output(&mut fake.bench(&["glibc"], &["--rounds", "1"]));
+    let (before, started) = (fake.read("out.json"), fake.read("started"));
+    std::os::unix::fs::symlink("w", fake.path("link")).unwrap();
+    let read = "out.json cannot be written: it is what is read";
+    let twice = "--json and --html name the same file";
+    for (arguments, part) in [
+        (&["--from", "out.json", "--html", "./out.json"][..], read),
+        (&["--compare", "out.json", "--json", "out.json"], read),
+        (&["--compare", "out.json", "--html", "out.json"], read),
+        (&["--json", "w", "--html", "w"], twice),
+        (&["--json", "link", "--html", "./w"], twice),
+        (&["--json", "-", "--html", "-"], twice),
+    ] {
+        let mut command = hakmem(&[&["bench"], arguments].concat());
+        command.env("HAKMEM_BENCH_DIR", &fake.folder).env("HAKMEM_BENCH_SUITE", fake.path("suite.toml"));
+        assert_refused(command.current_dir(&fake.folder), 2, part);
+    }
+    assert_eq!((fake.read("out.json"), fake.read("started")), (before, started));
+    let (code, ..) = output(&mut fake.bench(&["glibc"], &["--rounds", "1", "--html", "/dev/null"]));
+    assert_eq!(code, Some(0));
+}
+
 // --- bad input -----------------------------------------------------------------------------------------------
 
 #[test]

@@ -197,11 +197,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         return Ok(0);
     }
     let before = arguments.compare.as_deref().map(save::read).transpose()?;
-    let page = arguments.html.as_deref().map(Output::open).transpose()?;
+    let (json, page) = outputs(arguments)?;
     let record = arguments.record.as_deref().map(Record::open).transpose()?;
     let measured = match &arguments.from {
         Some(path) => Measured { results: save::read(path)?, is_interrupted: false, written: Ok(()) },
-        None => measure(arguments, &suite::select(&all, &arguments.asked())?)?,
+        None => measure(arguments, &suite::select(&all, &arguments.asked())?, json)?,
     };
     let Measured { results, is_interrupted, written } = measured;
     let comparison = before.map(|before| compare::compare(&before, &results));
@@ -212,6 +212,20 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     shown?;
     [Some(written), page, record].into_iter().flatten().try_for_each(save::kept)?;
     Ok(if is_interrupted { interrupt::STATUS } else { status(&results) })
+}
+
+/// The files of --json and --html: neither is what is read, nor the other.
+fn outputs(arguments: &Arguments) -> Result<(Option<Output>, Option<Output>), Failure> {
+    let read: Vec<PathBuf> = [&arguments.from, &arguments.compare].into_iter().flatten().cloned().collect();
+    let open = |path: &PathBuf| Output::open_beside(path, &read);
+    let json = arguments.json.as_ref().map(open).transpose()?;
+    let page = arguments.html.as_ref().map(open).transpose()?;
+    match (&json, &page) {
+        (Some(one), Some(other)) if one.is_place_of(other) => {
+            Err(Failure::usage("--json and --html name the same file"))
+        }
+        _ => Ok((json, page)),
+    }
 }
 
 fn table_print(results: &Results, comparison: Option<&compare::Comparison>) -> Result<(), Failure> {
@@ -248,13 +262,12 @@ struct Measured {
     written: Result<(), Failure>,
 }
 
-fn measure(arguments: &Arguments, rows: &[SuiteRow]) -> Result<Measured, Failure> {
+fn measure(arguments: &Arguments, rows: &[SuiteRow], json: Option<Output>) -> Result<Measured, Failure> {
     let known = peers::known();
     let chosen = match arguments.isolate {
         true => isolate::entries(&known)?,
         false => allocators::choose(&known, arguments.with.as_deref())?,
     };
-    let json = arguments.json.as_deref().map(Output::open).transpose()?;
     let scratch = save::Scratch::make()?;
     let extras = Extras::find(arguments, &scratch.path)?;
     let entries = allocators::prepare(chosen, &scratch.path)?;
