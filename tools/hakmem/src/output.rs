@@ -193,14 +193,21 @@ fn draft_make(target: &Path, draft: &Path) -> io::Result<fs::File> {
 
 /// %p is the process's number and %% is one %, as in the library.
 pub fn path_with_pid(path: &OsStr, pid: u32) -> PathBuf {
+    path_with(path, &[(b'p', &pid.to_string())])
+}
+
+/// The same with further marks: letters, and what each stands for.
+pub fn path_with(path: &OsStr, marks: &[(u8, &str)]) -> PathBuf {
     let mut bytes = Vec::new();
     let mut rest = path.as_bytes();
     while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
         bytes.extend_from_slice(&rest[..at]);
-        match rest.get(at + 1) {
-            Some(b'p') => bytes.extend_from_slice(pid.to_string().as_bytes()),
-            Some(b'%') | None => bytes.push(b'%'),
-            Some(other) => bytes.extend_from_slice(&[b'%', *other]),
+        let mark = rest.get(at + 1).copied();
+        let known = marks.iter().find(|(letter, _)| Some(*letter) == mark);
+        match (known, mark) {
+            (Some((_, text)), _) => bytes.extend_from_slice(text.as_bytes()),
+            (None, Some(b'%') | None) => bytes.push(b'%'),
+            (None, Some(other)) => bytes.extend_from_slice(&[b'%', other]),
         }
         rest = rest.get(at + 2..).unwrap_or_default();
     }

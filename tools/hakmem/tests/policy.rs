@@ -142,6 +142,24 @@ fn what_a_program_has_taught_is_told_at_its_end() {
     }
 }
 
+/// The caller's policy file has values of its own for the strategy that is in force, and the environment wins over both.
+#[test]
+fn options_are_told_as_they_are_in_force() {
+    let path = folder("policy-in-force").join("echo.policy");
+    fs::write(&path, ended(&GOOD.replace("free_max_mb 64", "free_max_mb 7\nknob purge_delay_ms 2000")))
+        .unwrap();
+    let report =
+        r#"{"version": "7.8.9", "learn": {"stage": "frozen", "policy": "auto", "frozen_strategy": "hold"}}"#;
+    let named = path.with_file_name("%e.policy");
+    let mut command = hakmem(&["explain", "--", "echo", "out"]);
+    command.env("STAND_IN_REPORT", report).env("HAKMEM_POLICY", named).env("HAKMEM_PURGE_DELAY_MS", "5");
+    let (code, _, stderr) = output(&mut command);
+    assert_eq!(code, Some(0));
+    assert!(stderr.contains("free_max_mb is 7 instead of"), "{stderr}");
+    assert!(stderr.contains(", as HAKMEM_PURGE_DELAY_MS says, not 2,000: "), "{stderr}");
+    assert!(!stderr.contains("free_share"), "only the table of this command has it: {stderr}");
+}
+
 /// A child's file would be read as the program's, and a child that is another program would refuse it.
 #[test]
 fn each_process_that_is_explained_has_a_policy_of_its_own() {
@@ -248,6 +266,42 @@ fn what_is_learnt_goes_round() {
         "{said}"
     );
     refused(&merged, "the sum over the file is another");
+}
+
+/// Of a process the strategy's name is shown; its values are those of the file that it began with, and of its environment.
+#[test]
+fn options_in_force_are_told_of_a_process() {
+    let Some(library) = library() else {
+        eprintln!("skipped: HAK_TEST_BUILD names no build whose library learns");
+        return;
+    };
+    let folder = folder("policy-live");
+    let flags = ["-O1", "-fno-builtin", "-Wl,--build-id=0x4c1b0a7e2f3d5b6a"];
+    assert!(common::compile(&folder, "bursts", BURSTS, &flags));
+    let good = GOOD.replace("redis-server", "bursts").replace("free_max_mb 64", "free_max_mb 7");
+    let policy = folder.join("bursts.policy");
+    fs::write(&policy, ended(&good)).unwrap();
+    fs::set_permissions(&policy, fs::Permissions::from_mode(0o600)).unwrap();
+    let mut command = Command::new(folder.join("bursts"));
+    command.arg("20").current_dir(&folder).env("LD_PRELOAD", &library).env("HAKMEM_POLICY", "%e.policy");
+    command.env("HAKMEM_EVO_POLICY", "frozen").env("HAKMEM_WORD_BYTES", "8192").stdout(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(10);
+    let told = loop {
+        let (_, stdout, _) = output(&mut hakmem(&["explain", "-p", &child.id().to_string()]));
+        if stdout.contains("FROZEN: hold") || Instant::now() > until {
+            break stdout;
+        }
+        thread::sleep(Duration::from_millis(50));
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(told.contains("free_max_mb is 7 instead of"), "{told}");
+    assert!(
+        told.contains("word_bytes is 8,192 instead of") && told.contains("as HAKMEM_WORD_BYTES says"),
+        "{told}"
+    );
+    assert!(!told.contains("free_share"), "{told}");
 }
 
 #[test]

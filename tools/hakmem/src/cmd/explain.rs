@@ -6,7 +6,7 @@ use crate::policy::{self, words};
 use crate::process;
 use crate::text::{self, Failure};
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 #[derive(clap::Args)]
@@ -57,7 +57,7 @@ fn program_explain(command: &[OsString]) -> Result<u8, Failure> {
     let more: &[(&str, &str)] = if own.is_some() { &[] } else { &[("HAKMEM_POLICY", "%f/%p.policy")] };
     let reported = run_reported(command, more)?;
     let said = match &reported.report {
-        Ok(report) => learnt(report, &reported, &text::quote(&command[0])),
+        Ok(report) => learnt(report, &reported, &command[0]),
         Err(reason) => Err(reason.clone()),
     };
     match said {
@@ -70,15 +70,26 @@ fn program_explain(command: &[OsString]) -> Result<u8, Failure> {
 }
 
 /// The report has the duels, the file has what is known by call site.
-fn learnt(report: &serde_json::Value, reported: &Reported, program: &str) -> Result<Learnt, String> {
+fn learnt(report: &serde_json::Value, reported: &Reported, command: &OsStr) -> Result<Learnt, String> {
+    let program = text::quote(command);
+    // Of a link it is what the link names, as in the library.
+    let file = process::program_find(command).and_then(|path| Ok(path.canonicalize().unwrap_or(path)));
+    let file_name = file.unwrap_or_default().file_name().unwrap_or_default().to_string_lossy().into_owned();
     let whose = format!("{program} (process {})", reported.outcome.pid);
     let mut learnt = Learnt::of_report(report, &whose).ok_or("this library does not learn")?;
-    if let Ok(policy) = policy::read(&reported.file(&format!("{}.policy", reported.outcome.pid))) {
-        let of_file = Learnt::from(&policy);
-        learnt.sites = of_file.sites;
-        learnt.knobs = of_file.knobs;
-    }
-    Ok(learnt)
+    let environment: Vec<(String, String)> = env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let pid = reported.outcome.pid;
+    // Where the caller named none, it is ours, which this run wrote.
+    let file = match policy::read(&reported.file(&format!("{pid}.policy"))) {
+        Ok(policy) => {
+            learnt.sites = Learnt::from(&policy).sites;
+            Some(policy)
+        }
+        Err(_) => policy::read_named(&environment, pid, &file_name, (Path::new("/"), Path::new("."))),
+    };
+    Ok(learnt.in_force(file.as_ref(), &environment))
 }
 
 fn process_learnt(pid: u32) -> Result<Learnt, Failure> {

@@ -3,7 +3,7 @@
 //! Owns: what `hakmem explain` speaks about; words.rs has the words.
 
 use super::{Change, Gain, Kind, Policy, Stage, Standing};
-use crate::options::STRATEGIES;
+use crate::options::{OPTIONS, OptionRow, STRATEGIES};
 use serde_json::Value;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,6 +26,8 @@ pub struct Learnt {
     pub spare: Option<(u64, u64)>,
     pub tally: Option<Tally>,
     pub knobs: Vec<(String, u64)>,
+    /// Knobs that the environment of the program sets: these win.
+    pub set: Vec<(String, u64)>,
     pub rivals: Vec<Rival>,
     pub history: Vec<Change>,
     pub sites: Sites,
@@ -109,6 +111,7 @@ impl From<&Policy> for Learnt {
             spare: policy.spare.filter(|(halvings, _)| *halvings > 0),
             tally: None,
             knobs: policy.knobs.clone(),
+            set: Vec::new(),
             rivals: rivals.collect(),
             history: policy.history.clone(),
             sites,
@@ -177,6 +180,7 @@ impl Learnt {
                 void_duels: number(learn, "void_duels"),
             }),
             knobs: strategy_knobs(&strategy),
+            set: Vec::new(),
             strategy,
             rivals,
             history,
@@ -191,6 +195,26 @@ pub fn chosen(stage: Stage, frozen: String, rivals: &[Rival]) -> String {
     let open = rivals.iter().filter(|rival| rival.standing == "in" && rival.duels > 0 && rival.elo > 0);
     let on_trial = open.max_by_key(|rival| rival.elo).map(|rival| rival.strategy.clone());
     on_trial.filter(|_| stage == Stage::Canary).unwrap_or(frozen)
+}
+
+impl Learnt {
+    /// What is in force where only the strategy's name is shown: a policy file of that strategy brought values of its own, and what the
+    /// environment sets wins.
+    pub fn in_force(mut self, file: Option<&Policy>, environment: &[(String, String)]) -> Learnt {
+        if let Some(policy) = file.filter(|policy| policy.strategy == self.strategy) {
+            self.knobs = policy.knobs.clone();
+        }
+        let number = |row: &OptionRow| {
+            let (_, value) = environment.iter().find(|(name, _)| *name == row.variable())?;
+            value.parse().ok().filter(|_| row.value_refused(value).is_none())
+        };
+        let is_knob = |row: &&OptionRow| {
+            STRATEGIES.iter().any(|(_, _, knobs)| knobs.iter().any(|(knob, _)| *knob == row.name))
+        };
+        let rows = OPTIONS.iter().filter(is_knob);
+        self.set = rows.filter_map(|row| Some((row.name.to_owned(), number(row)?))).collect();
+        self
+    }
 }
 
 /// The knobs of a strategy that this command knows.

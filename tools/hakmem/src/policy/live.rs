@@ -10,6 +10,8 @@ use crate::recording::locate;
 use crate::recording::memory::{Memory, Process};
 use crate::system;
 use crate::text::Failure;
+use std::fs;
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
@@ -86,7 +88,12 @@ pub fn learnt(pid: u32) -> Result<Learnt, Failure> {
         1 => {
             let set = system::environment(pid).unwrap_or_default();
             let is_set = set.iter().any(|(name, value)| name == "HAKMEM_EVO_POLICY" && !value.is_empty());
-            Ok(Learnt { is_fixed_by_default: !is_set, ..learnt_of(&stats, pid) })
+            let own = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
+            let program = fs::read_link(own("exe")).unwrap_or_default();
+            let program = program.file_name().unwrap_or_default().to_string_lossy();
+            let file = super::read_named(&set, pid, &program, (&own("root"), &own("cwd")));
+            let learnt = learnt_of(&stats, pid).in_force(file.as_ref(), &set);
+            Ok(Learnt { is_fixed_by_default: !is_set, ..learnt })
         }
         other => Err(Failure::usage(format!(
             "process {pid} shows version {other} of what it learns; this reads 1"
@@ -160,6 +167,7 @@ fn learnt_of(stats: &Stats, pid: u32) -> Learnt {
         fixed: fixed.map(|name| (*name).to_owned()),
         is_fixed_by_default: false,
         knobs: strategy_knobs(&strategy),
+        set: Vec::new(),
         strategy,
         gain: (gain.duels > 0).then_some(gain),
         noise: Some(stats.noise_millionths.unsigned_abs()).filter(|noise| *noise > 0),

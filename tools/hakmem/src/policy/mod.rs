@@ -14,8 +14,10 @@ pub mod merge;
 mod tests;
 pub mod words;
 
+use crate::output::path_with;
 use crate::system::{self, error_text};
 use crate::text::{self, Failure};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -130,6 +132,22 @@ pub fn write_obstacle(path: &Path) -> Option<String> {
         return None;
     }
     system::write_refusal(folder).map(|error| error_text(&error))
+}
+
+/// The file that HAKMEM_POLICY names in a process's environment, which is at `root` seen from here, and its folder at `folder`.
+pub fn read_named(
+    environment: &[(String, String)],
+    pid: u32,
+    program: &str,
+    (root, folder): (&Path, &Path),
+) -> Option<Policy> {
+    let (_, named) = environment.iter().find(|(name, value)| name == "HAKMEM_POLICY" && !value.is_empty())?;
+    let path = path_with(OsStr::new(named), &[(b'p', &pid.to_string()), (b'e', program)]);
+    let path = match path.strip_prefix("/") {
+        Ok(below) => root.join(below),
+        Err(_) => folder.join(path),
+    };
+    read(&path).ok()
 }
 
 /// A file, or one line that says what is wrong with it and where.

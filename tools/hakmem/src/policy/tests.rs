@@ -314,6 +314,49 @@ fn a_policy_is_explained() {
     }
 }
 
+/// The file's values, not those that this command knows of a strategy of that name; and what the user set, before both.
+#[test]
+fn what_is_in_force_is_told_of_a_process() {
+    let knob = |name: &str| file::knob_row(name).unwrap().default_text();
+    let report = serde_json::json!({"learn": {"stage": "frozen", "frozen_strategy": "hold"}});
+    let explained = |file: Option<&Policy>, set: &[(&str, &str)]| {
+        let set: Vec<_> = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        words::explain(&Learnt::of_report(&report, "x").unwrap().in_force(file, &set))
+    };
+    let mut policy = example();
+    policy.knobs = vec![("free_max_mb".to_owned(), 7)];
+    let text = explained(Some(&policy), &[("HAKMEM_FREE_MAX_MB", "banana")]);
+    let default = knob("free_max_mb");
+    assert!(text.contains(&format!("  free_max_mb is 7 instead of {default}: ")), "{text}");
+    assert!(!text.contains("purge_delay_ms"), "the file's hold has none: {text}");
+    // Of another strategy it is not what is in force.
+    policy.strategy = "lean".to_owned();
+    for file in [None, Some(&policy)] {
+        let text = explained(file, &[]);
+        assert!(
+            text.contains("free_max_mb is 64 instead of") && text.contains("purge_delay_ms is 1,600"),
+            "{text}"
+        );
+    }
+    let text = explained(
+        None,
+        &[("HAKMEM_FREE_MAX_MB", "5"), ("HAKMEM_PURGE_DELAY_MS", "1600"), ("HAKMEM_WORD_BYTES", "8192")],
+    );
+    for part in [
+        format!("free_max_mb is 5 instead of {default}, as HAKMEM_FREE_MAX_MB says, not 64: "),
+        format!(
+            "purge_delay_ms is 1,600 instead of {}, as HAKMEM_PURGE_DELAY_MS says: ",
+            knob("purge_delay_ms")
+        ),
+        format!("word_bytes is 8,192 instead of {}, as HAKMEM_WORD_BYTES says: ", knob("word_bytes")),
+    ] {
+        assert!(text.contains(&part), "'{part}' is not in:\n{text}");
+    }
+    let text = explained(None, &[("HAKMEM_FREE_MAX_MB", &default)]);
+    let part = format!("free_max_mb is {default}, its default, as HAKMEM_FREE_MAX_MB says, not 64: ");
+    assert!(text.contains(&part), "{text}");
+}
+
 #[test]
 fn a_gain_that_may_be_chance_is_said_to_be() {
     let mut policy = example();

@@ -3,7 +3,7 @@
 use super::file::knob_row;
 use super::learnt::{Learnt, Rival, Window};
 use super::{Change, Gain, Stage};
-use crate::options::{REASONS, STRATEGIES};
+use crate::options::{OptionRow, REASONS, STRATEGIES};
 use crate::text::{count, counted};
 use std::fmt::Write;
 
@@ -104,18 +104,43 @@ fn percent(millionths: u64) -> String {
     format!("{:.1}%", millionths as f64 / 1e4)
 }
 
+/// What is in force: what the environment sets wins over what was learnt.
 fn knob_lines(learnt: &Learnt) -> Vec<String> {
-    let line = |(name, value): &(String, u64)| {
+    let line = |name: &str, learnt: Option<u64>, set: Option<u64>| {
         let row = knob_row(name);
-        let default = row.map_or("its default".to_owned(), crate::options::OptionRow::default_text);
-        let is_default = default == value.to_string();
-        (!is_default).then(|| {
-            let words = row.map_or(String::new(), |row| format!(": {}", row.text));
-            format!("{name} is {} instead of {default}{words}", count(*value))
-        })
+        let default = row.map_or("its default".to_owned(), OptionRow::default_text);
+        let is_default = |value: u64| value.to_string() == default;
+        if learnt.is_none_or(is_default) && set.is_none_or(is_default) {
+            return None;
+        }
+        let value = set.or(learnt).unwrap_or_default();
+        let instead = match is_default(value) {
+            true => ", its default".to_owned(),
+            false => format!(" instead of {default}"),
+        };
+        let variable = row.map_or(String::new(), OptionRow::variable);
+        let set_by = match (set, learnt) {
+            (None, _) => String::new(),
+            (Some(set), Some(learnt)) if set != learnt => {
+                format!(", as {variable} says, not {}", count(learnt))
+            }
+            (Some(_), _) => format!(", as {variable} says"),
+        };
+        let words = row.map_or(String::new(), |row| format!(": {}", row.text));
+        Some(format!("{name} is {}{instead}{set_by}{words}", count(value)))
     };
-    let lines: Vec<String> = learnt.knobs.iter().filter_map(line).collect();
-    match lines.is_empty() && learnt.stage.is_some_and(|stage| stage != Stage::Off) {
+    let value_in = |list: &[(String, u64)], name: &str| {
+        list.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
+    };
+    let mut lines: Vec<String> = learnt
+        .knobs
+        .iter()
+        .filter_map(|(name, value)| line(name, Some(*value), value_in(&learnt.set, name)))
+        .collect();
+    let is_on = learnt.stage.is_some_and(|stage| stage != Stage::Off);
+    let others = learnt.set.iter().filter(|(name, _)| is_on && value_in(&learnt.knobs, name).is_none());
+    lines.extend(others.filter_map(|(name, value)| line(name, None, Some(*value))));
+    match lines.is_empty() && is_on {
         true => vec!["Nothing: every option has its default.".to_owned()],
         false => lines,
     }
