@@ -55,6 +55,22 @@ fn a_running_process_is_recorded_and_left_as_it_was() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
+/// Their allocations are not in this recording's sums.
+#[test]
+fn blocks_of_an_earlier_recording_are_no_part_of_what_this_one_saw_asked_for() {
+    let folder = folder("earlier");
+    let process = Sleeper::with(Some(publishing()), &["STAND_IN_EARLIER"]);
+    let file = folder.join("a.hakprof");
+    let arguments = ["record", "-p", &process.pid(), "--seconds", "1", "-o", text(&file)];
+    assert_eq!(output(&mut hakmem(&arguments)).0, Some(0));
+    let (_, leaks, _) = output(&mut hakmem(&["leaks", text(&file)]));
+    assert!(
+        leaks.contains("1.8 MiB live") && leaks.contains("32,000 blocks, 25% of what it asked for"),
+        "{leaks}"
+    );
+    fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn a_recording_that_was_on_stays_on() {
     let folder = folder("stays-on");

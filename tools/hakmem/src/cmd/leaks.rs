@@ -11,9 +11,9 @@ pub fn run(arguments: &PlacesArguments) -> Result<u8, Failure> {
     }
     let found = leaks::leaks(&profile);
     for (at, leak) in found.iter().take(arguments.top).enumerate() {
-        let kept = leak.live_bytes as f64 / (leak.allocated_bytes.max(leak.live_bytes)) as f64 * 100.0;
+        let kept = leak.kept.map(|part| format!(", {} of what it asked for", text::percent(part * 100.0)));
         println!(
-            "{:>3}  {}  +{}/s, {} live ({} to {}), {}, {} of what it asked for",
+            "{:>3}  {}  +{}/s, {} live ({} to {}), {}{}",
             at + 1,
             leak.name,
             text::bytes(leak.bytes_per_second as u64),
@@ -21,7 +21,7 @@ pub fn run(arguments: &PlacesArguments) -> Result<u8, Failure> {
             text::bytes(leak.live_low),
             text::bytes(leak.live_high),
             text::counted(leak.live_count, "block", "blocks"),
-            text::percent(kept),
+            kept.unwrap_or_default(),
         );
     }
     if !found.is_empty() {

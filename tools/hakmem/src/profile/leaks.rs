@@ -18,7 +18,8 @@ pub struct Leak {
     pub live_low: u64,
     pub live_high: u64,
     pub live_count: u64,
-    pub allocated_bytes: u64,
+    /// Which part of what it asked for while recording lives; None: it asked for nothing.
+    pub kept: Option<f64>,
     pub bytes_per_second: f64,
     evidence: f64,
 }
@@ -55,7 +56,10 @@ pub fn leaks(profile: &Profile) -> Vec<Leak> {
                 live_low: low as u64,
                 live_high: high as u64,
                 live_count: sum(|stack| stack.live.count),
-                allocated_bytes: sum(|stack| stack.allocated.bytes),
+                kept: kept(
+                    live_bytes.saturating_sub(sum(|stack| stack.live_earlier_bytes)),
+                    sum(|stack| stack.allocated.bytes),
+                ),
                 bytes_per_second: steady / seconds,
                 evidence,
             })
@@ -63,6 +67,11 @@ pub fn leaks(profile: &Profile) -> Vec<Leak> {
         .collect();
     leaks.sort_by(|a, b| b.evidence.total_cmp(&a.evidence).then(a.name.cmp(&b.name)));
     leaks
+}
+
+/// Both are estimates, of the same samples.
+fn kept(live_bytes: u64, allocated_bytes: u64) -> Option<f64> {
+    (allocated_bytes > 0).then(|| (live_bytes as f64 / allocated_bytes as f64).min(1.0))
 }
 
 fn added<'a>(rows: impl Iterator<Item = &'a [u64]>) -> Vec<u64> {
@@ -124,6 +133,18 @@ mod tests {
         assert_eq!(leaks[0].name, "Node::make (node.h:7)");
         assert!(leaks.len() < 2 || leaks[1].evidence < leaks[0].evidence / 100.0);
         assert!(leaks[0].bytes_per_second > 4.9e6 && leaks[0].bytes_per_second < 5.5e6);
+    }
+
+    #[test]
+    fn what_lives_of_an_earlier_recording_is_no_part_of_what_this_one_saw_asked_for() {
+        let mut profile = sample::profile();
+        let all = leaks(&profile)[0].kept.unwrap();
+        for stack in &mut profile.stacks {
+            stack.live_earlier_bytes = stack.live.bytes / 2;
+        }
+        assert!((leaks(&profile)[0].kept.unwrap() - all / 2.0).abs() < 1e-6);
+        profile.stacks.iter_mut().for_each(|stack| stack.allocated = Default::default());
+        assert_eq!(leaks(&profile)[0].kept, None);
     }
 
     #[test]

@@ -138,6 +138,8 @@ pub struct Stack {
     pub allocated: Amount, // while recording
     pub freed: Amount,
     pub live: Amount,
+    /// Of live.bytes: of blocks that an earlier recording sampled; `allocated` is without them.
+    pub live_earlier_bytes: u64,
     pub temporary: Amount,
     /// Freed blocks by lifetime, estimated counts; as long as bucket_ends_us and one more, or empty.
     #[serde(deserialize_with = "list")]

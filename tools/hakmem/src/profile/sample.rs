@@ -27,6 +27,7 @@ pub fn profile() -> Profile {
         allocated: amount(allocated / size, allocated),
         freed: amount((allocated - live) / size, allocated - live),
         live: amount(live / size, live),
+        live_earlier_bytes: 0,
         temporary: amount((allocated - live) / size / 2, (allocated - live) / 2),
         lifetimes: vec![(allocated - live) / size, 0, 0, 0],
         ages: vec![0, live / 2, live / 2, 0],

@@ -83,6 +83,7 @@ fn sums(samples: u64, count: u64, bytes: u64, variance: f64) -> Sums {
 #[derive(Default)]
 struct Live {
     sums: Sums,
+    earlier_bytes: f64,
     ages: Vec<f64>,
     births: Vec<f64>,
     classes: HashMap<u32, (f64, f64, f64)>, // count, bytes, old bytes
@@ -109,6 +110,9 @@ pub fn profile(tables: &Tables, subject: &Subject, census: &Census, ticks: &[Tic
         live.sums.add(requested, 1.0 / weight);
         if row.from_bytes != 0 {
             live.sums.count -= weight; // it grew; it is no block more
+        }
+        if row.birth_ns < start_ns {
+            live.earlier_bytes += bytes;
         }
         live.ages[AGE_ENDS_US.partition_point(|end| *end <= age_us)] += bytes;
         let since = row.birth_ns.saturating_sub(start_ns).min(duration_ns - 1);
@@ -236,6 +240,7 @@ fn stack_figures(row: &StackRow, live: &Live) -> Stack {
         allocated: amount(&allocated),
         freed: amount(&freed),
         live: amount(&live.sums),
+        live_earlier_bytes: live.earlier_bytes.round() as u64,
         temporary: amount(&temporary),
         lifetimes: row.age_count.iter().map(|count| (count + COUNT_UNIT / 2) / COUNT_UNIT).collect(),
         ages: rounded(&live.ages),

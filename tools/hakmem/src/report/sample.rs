@@ -169,6 +169,7 @@ impl Maker {
                 old_bytes: live / 2,
             }],
             threads: vec![share],
+            live_earlier_bytes: 0,
             live_by_birth: Vec::new(),
             live_over_time: Vec::new(),
         });

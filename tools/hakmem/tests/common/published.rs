@@ -1,6 +1,6 @@
 //! A stand-in for the library that publishes what a recording would: two call sites, one that grows and one that
 //! pins, in the structs of src/watch/published.h. It takes requests as visits do; STAND_IN_DEAF keeps it from it until
-//! SIGUSR1.
+//! SIGUSR1. With STAND_IN_EARLIER half of what the one that grows left is of an earlier recording.
 
 use super::{compile, folder};
 use std::path::{Path, PathBuf};
@@ -46,6 +46,7 @@ static void start(void) {
         live[i] = (struct hak_live_row){.sequence = 2, .state = 1, .stack = 1, .thread = 1, .requested_bytes = 60,
             .block_bytes = 64, .rate_bytes = p->rate_bytes, .weight = bits(1000), .class_index = 1,
             .birth_ns = p->start_ns + (uint64_t)i * 500000000u};
+        if (getenv("STAND_IN_EARLIER") && i % 2) live[i].birth_ns = p->start_ns - 1;
         live[i + 32] = live[i];
         live[i + 32].stack = 2, live[i + 32].class_index = 2, live[i + 32].block_bytes = 48;
         live[i + 32].requested_bytes = 40, live[i + 32].birth_ns = p->start_ns + 1;
