@@ -203,6 +203,7 @@ struct hak_published {
                                                        in it: frees of sampled blocks, some 0.1 us each */
     uint64_t large_bytes_address, large_count_address; /* of an int64_t each: blocks above 32 KiB that live, at any time,
                                                           with the freed ones that a thread keeps; below 0 for a moment */
+    uint64_t recorded_rate_bytes;                   /* rate_bytes when the recording was last on: of what the tables hold */
 };
 
 extern struct hak_published hakmem_published;

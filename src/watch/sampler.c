@@ -50,7 +50,9 @@ static void rate_set(void) {
     hak_store_relaxed(&rate_now, rate << 1 | (all & 1));
     atomic_fetch_add(&hak_hooks.generation, 1); /* after the rate: who draws reads them the other way round */
     __atomic_store_n(&hakmem_published.rate_bytes, rate, __ATOMIC_RELAXED);
-    __atomic_store_n(&hakmem_published.is_on, rate && hak_load_relaxed(&rows_wanted), __ATOMIC_RELAXED);
+    bool is_on = rate && hak_load_relaxed(&rows_wanted);
+    if (is_on) __atomic_store_n(&hakmem_published.recorded_rate_bytes, rate, __ATOMIC_RELAXED);
+    __atomic_store_n(&hakmem_published.is_on, is_on, __ATOMIC_RELAXED);
 }
 
 void hak_sample_rate_again(void) { rate_set(); }

@@ -69,6 +69,7 @@ static void ends_are_seen_after_the_recording(void)
         usleep(100);
     }
     EXPECT(hakmem_published.rate_bytes == 0);
+    EXPECT(hakmem_published.recorded_rate_bytes >= 1048576); /* of what the tables hold */
     for (int i = 0; i < 100; i++)
         free(malloc(100000));
     EXPECT(live_of(block) == 1);

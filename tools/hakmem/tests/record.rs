@@ -50,6 +50,10 @@ fn a_running_process_is_recorded_and_left_as_it_was() {
     assert_eq!(code, Some(0), "{stderr}");
     // With what was seen last: 14 seconds after its beginning, which was 16 before ours.
     assert!(stderr.contains("has ended; it went on for 14.000 s\n"), "{stderr}");
+    let whole =
+        Command::new("gzip").arg("-dc").stdin(fs::File::open(&again).unwrap()).output().unwrap().stdout;
+    let rate = "\"rate_bytes\":524288,";
+    assert!(String::from_utf8_lossy(&whole).contains(rate), "what its samples were taken with");
     let (_, same, _) = output(&mut hakmem(&["diff", text(&file), text(&again)]));
     assert!(same.contains("2 places") && !same.lines().any(|line| line.starts_with("* ")), "{same}");
     fs::remove_dir_all(&folder).unwrap();

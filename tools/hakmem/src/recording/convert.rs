@@ -145,7 +145,7 @@ pub fn profile(tables: &Tables, subject: &Subject, census: &Census, ticks: &[Tic
         recording: Recording {
             started_unix_ms: published.start_realtime_ns / 1_000_000,
             duration_ms: duration_ns / 1_000_000,
-            rate_bytes: published.rate_bytes,
+            rate_bytes: published.rate_bytes_of_tables(),
             sample_count: published.samples,
             dropped_count: published.lost_live + published.lost_stacks + tables.torn_count,
             is_attached: subject.is_attached,

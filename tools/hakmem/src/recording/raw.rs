@@ -204,7 +204,19 @@ plain!(Published {
     held_max_ns: u64,
     large_bytes_address: u64,
     large_count_address: u64,
+    recorded_rate_bytes: u64,
 });
+
+impl Published {
+    /// Of what the tables hold. When the recording is off, rate_bytes is 0, or the guards' own.
+    pub fn rate_bytes_of_tables(&self) -> u64 {
+        if self.is_on == 0 && self.recorded_rate_bytes > 0 {
+            self.recorded_rate_bytes
+        } else {
+            self.rate_bytes
+        }
+    }
+}
 
 plain!(GuardEvent { time_ns: u64, tid: u32, frame_count: u32, name: [u8; 16], frame: [u64; 32] });
 

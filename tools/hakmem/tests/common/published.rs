@@ -41,7 +41,7 @@ static void start(void) {
     struct hak_published *p = &hakmem_published;
     p->start_ns = now(CLOCK_MONOTONIC) - 16000000000u; /* so that births can be spread */
     p->start_realtime_ns = now(CLOCK_REALTIME) - 16000000000u;
-    p->rate_bytes = p->control.rate_bytes ? p->control.rate_bytes : 524288;
+    p->rate_bytes = p->recorded_rate_bytes = p->control.rate_bytes ? p->control.rate_bytes : 524288;
     for (int i = 0; i < 32; i++) { /* the leak: one in each half second; the pin: all at the start */
         live[i] = (struct hak_live_row){.sequence = 2, .state = 1, .stack = 1, .thread = 1, .requested_bytes = 60,
             .block_bytes = 64, .rate_bytes = p->rate_bytes, .weight = bits(1000), .class_index = 1,
@@ -66,7 +66,7 @@ static void *serve(void *unused) {
         uint32_t request = __atomic_load_n(&c->request, __ATOMIC_ACQUIRE);
         if (request == c->seen) { stacks[1].sequence += 2; continue; }
         if (c->command == HAK_CONTROL_START) start();
-        if (c->command == HAK_CONTROL_STOP) hakmem_published.is_on = 0;
+        if (c->command == HAK_CONTROL_STOP) hakmem_published.is_on = 0, hakmem_published.rate_bytes = 0;
         c->result = 0;
         __atomic_store_n(&c->seen, request, __ATOMIC_RELEASE);
     }
