@@ -180,6 +180,7 @@ fn a_process_that_does_not_allocate_is_not_waited_for() {
     let (code, _, stderr) = output(&mut hakmem(&arguments));
     assert!(stderr.contains("has not allocated for a second"), "{stderr}");
     assert!(stderr.contains("0 samples from sleep") && stderr.contains("no sample: "), "{stderr}");
+    assert!(!stderr.contains("held the program up"), "by a recording before: {stderr}");
     assert_eq!(code, Some(0), "{stderr}");
     assert_refused(&mut hakmem(&["leaks", text(&file)]), 2, "nothing was recorded");
     let unpacked =

@@ -106,14 +106,18 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let is_ours = !was_on && watched.as_ref().map_or(true, |watched| watched.last == State::On);
     let stopped = if is_ours { attached.stop() } else { Ok(Taken::Yes) };
     let Watched { mut moment, mut ticks, last } = watched?;
-    if !was_on && moment.tables.published.is_on == 0 && moment.tables.published.start_ns < start_ns {
+    let is_empty =
+        !was_on && moment.tables.published.is_on == 0 && moment.tables.published.start_ns < start_ns;
+    if is_empty {
         moment.tables.empty(start_ns, start_realtime_ns);
         moment.tables.published.rate_bytes = rate;
         ticks.clear();
     }
     moment.subject.is_attached |= !was_on;
     written(output, &moment.profile(&ticks), "a smaller --rate, or more --seconds, sees more")?;
-    held_line(&attached.published().unwrap_or(moment.tables.published));
+    if !is_empty {
+        held_line(&attached.published().unwrap_or(moment.tables.published));
+    }
     match (attached.state(), last) {
         (State::Ended, _) => text::line_to_stderr(&format!(
             "hakmem: process {pid} ended; the profile is of a moment shortly before"

@@ -1,6 +1,6 @@
 //! A stand-in for the library that publishes what a recording would: two call sites, one that grows and one that
 //! pins, in the structs of src/watch/published.h. It takes requests as visits do; STAND_IN_DEAF keeps it from it until
-//! SIGUSR1. With STAND_IN_EARLIER half of what the one that grows left is of an earlier recording.
+//! SIGUSR1, and it was held up by an earlier recording. With STAND_IN_EARLIER half of what the one that grows left is of an earlier recording.
 
 use super::{compile, folder};
 use std::path::{Path, PathBuf};
@@ -100,7 +100,7 @@ __attribute__((constructor)) static void begin(void) {
     p->magic = HAK_PUBLISHED_MAGIC;
     if (getenv("STAND_IN_RECORDS")) start();
     pthread_t thread;
-    if (getenv("STAND_IN_DEAF")) is_deaf = 1, signal(SIGUSR1, wake);
+    if (getenv("STAND_IN_DEAF")) is_deaf = 1, p->held_count = 7, p->held_ns = p->held_max_ns = 2570000, signal(SIGUSR1, wake);
     pthread_create(&thread, NULL, serve, NULL);
 }
 "#;
