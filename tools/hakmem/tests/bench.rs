@@ -1,76 +1,15 @@
 //! `hakmem bench`, with programs that only pretend to work: what they say is known, and so is what must come out.
-//!
-//! Every fake is one shell script, which knows its allocator by the folder of the copy that is preloaded
-//! (.../NAME/libhakmem.so) and behaves as the test asks.
 
 mod common;
 
-use common::{assert_refused, folder, hakmem, output, script, stand_in};
+use common::fake::{Fake, SAY};
+use common::{assert_refused, hakmem, output, script, stand_in};
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Prints a line with $ops operations, $ns nanoseconds, $kb peak; $o is what it has mapped.
-const SAY: &str = r#"
-o="\"/nowhere/libc.so.6\""
-[ -z "$LD_PRELOAD" ] || o="$o,\"$LD_PRELOAD\""
-name=glibc
-[ -z "$LD_PRELOAD" ] || { name=${LD_PRELOAD%/*}; name=${name##*/}; }
-ns=1000000 kb=2048
-say() {
-    echo "{\"workload\":\"fake\",\"args\":[],\"ops\":1000,\"wall_ns\":$ns,\"cpu_ns\":$ns,\"resident_kb\":$kb,\
-\"peak_kb\":$kb,\"faults\":5,\"objects\":[$o]$more}"
-}
-"#;
-
-/// A suite of rows, each with a script of its name.
-struct Fake {
-    folder: PathBuf,
-}
-
-impl Fake {
-    fn new(test: &str, rows: &[(&str, &str)]) -> Fake {
-        let folder = folder(test);
-        let mut suite = String::new();
-        for (name, body) in rows {
-            script(&folder, name, &format!("#!/bin/sh\nhere={}\n{SAY}{body}\n", folder.display()));
-            suite += &format!(
-                "[[row]]\nname = \"{name}\"\nabout = \"pretends\"\nprogram = \"{name}\"\nquick = [\"1\"]\n\
-                 full = [\"2\"]\ntime = \"cpu\"\nprofiles = [\"quick\"]\n"
-            );
-        }
-        fs::write(folder.join("suite.toml"), suite).unwrap();
-        Fake { folder }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-
-    /// The bench with HAKMEM and others; each of `peers` is the stand-in under another name.
-    fn bench(&self, peers: &[&str], arguments: &[&str]) -> Command {
-        let own = |peer: &&str| match *peer {
-            "glibc" | "hakmem" => (*peer).to_owned(),
-            peer => format!("{peer}=hakmem"),
-        };
-        let with = peers.iter().map(own).collect::<Vec<_>>().join(",");
-        let mut command = hakmem(&["bench", "--with", &with]);
-        command.args(arguments).args(["--json", self.path("out.json").to_str().unwrap()]);
-        command.env("HAKMEM_BENCH_DIR", &self.folder).env("HAKMEM_BENCH_SUITE", self.path("suite.toml"));
-        command
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_str(&fs::read_to_string(self.path("out.json")).unwrap()).unwrap()
-    }
-
-    fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.path(name)).unwrap_or_default()
-    }
-}
 
 fn cell<'a>(json: &'a Value, row: usize, allocator: &str) -> &'a Value {
     let cells = json["rows"][row]["cells"].as_array().unwrap();
@@ -413,52 +352,6 @@ fn a_run_that_hangs_and_one_that_leaves_processes_are_cleaned_up() {
     assert!(cell(&fake.json(), 1, "hakmem").get("figures").is_some());
 }
 
-// --- files that cannot be written ------------------------------------------------------------------------------
-
-#[test]
-fn what_was_measured_is_shown_whatever_becomes_of_the_files() {
-    // The folder of the file goes away while the first row runs.
-    let fake = Fake::new("unwritten", &[("first", "rm -rf $here/out\nsay"), ("second", "say")]);
-    for (json, reason) in [("/dev/full", "no space left on device"), ("out/r.json", "no such file")] {
-        fs::create_dir_all(fake.path("out")).unwrap();
-        let mut command = hakmem(&["bench", "--with", "glibc", "--rounds", "1", "--json", json]);
-        command.env("HAKMEM_BENCH_DIR", &fake.folder).env("HAKMEM_BENCH_SUITE", fake.path("suite.toml"));
-        let (code, stdout, stderr) = output(command.current_dir(&fake.folder));
-        assert_eq!(code, Some(1), "{stderr}");
-        for part in ["\nfirst ", "\nsecond ", "Where HAKMEM is not the best"] {
-            assert!(stdout.contains(part), "'{part}' is not in: {stdout}");
-        }
-        let told: Vec<&str> = stderr.lines().filter(|line| line.contains("cannot be written")).collect();
-        assert_eq!(told.len(), 1, "{stderr}");
-        assert!(told[0].starts_with(&format!("hakmem: {json} cannot be written: {reason}")), "{stderr}");
-    }
-}
-
-#[test]
-fn no_file_is_written_over_what_is_read_or_written_beside_it() {
-    let fake = Fake::new("beside", &[("a", "echo >> $here/started\nsay")]);
-    output(&mut fake.bench(&["glibc"], &["--rounds", "1"]));
-    let (before, started) = (fake.read("out.json"), fake.read("started"));
-    std::os::unix::fs::symlink("w", fake.path("link")).unwrap();
-    let read = "out.json cannot be written: it is what is read";
-    let twice = "--json and --html name the same file";
-    for (arguments, part) in [
-        (&["--from", "out.json", "--html", "./out.json"][..], read),
-        (&["--compare", "out.json", "--json", "out.json"], read),
-        (&["--compare", "out.json", "--html", "out.json"], read),
-        (&["--json", "w", "--html", "w"], twice),
-        (&["--json", "link", "--html", "./w"], twice),
-        (&["--json", "-", "--html", "-"], twice),
-    ] {
-        let mut command = hakmem(&[&["bench"], arguments].concat());
-        command.env("HAKMEM_BENCH_DIR", &fake.folder).env("HAKMEM_BENCH_SUITE", fake.path("suite.toml"));
-        assert_refused(command.current_dir(&fake.folder), 2, part);
-    }
-    assert_eq!((fake.read("out.json"), fake.read("started")), (before, started));
-    let (code, ..) = output(&mut fake.bench(&["glibc"], &["--rounds", "1", "--html", "/dev/null"]));
-    assert_eq!(code, Some(0));
-}
-
 // --- bad input -----------------------------------------------------------------------------------------------
 
 #[test]
@@ -507,31 +400,6 @@ fn what_is_not_known_is_told_what_is() {
         stdout.contains("first: /no/folder/first is not there (HAKMEM_BENCH_DIR names its folder)"),
         "{stdout}"
     );
-}
-
-#[test]
-fn a_file_of_results_can_be_shown_again() {
-    let fake = Fake::new("again", &[("a", "say")]);
-    let (_, first, _) = output(&mut fake.bench(&["glibc"], &["--rounds", "2"]));
-    let out = fake.path("out.json");
-    let page = fake.path("page.html");
-    let (code, second, stderr) =
-        output(&mut hakmem(&["bench", "--from", out.to_str().unwrap(), "--html", page.to_str().unwrap()]));
-    assert_eq!((code, second, stderr), (Some(0), first, String::new()));
-    assert!(fs::read_to_string(page).unwrap().contains("<!doctype html"));
-    // One run, one line.
-    let runs = fake.read("out.json").lines().filter(|line| line.contains("\"round\"")).count();
-    assert_eq!(runs, 4);
-}
-
-#[test]
-fn a_table_of_another_time_is_refused() {
-    let fake = Fake::new("schema", &[]);
-    fs::write(fake.path("old.json"), "{\"schema\": 99}").unwrap();
-    let old = fake.path("old.json");
-    assert_refused(&mut hakmem(&["bench", "--from", old.to_str().unwrap()]), 2, "schema 99");
-    fs::write(&old, "{\"schema\": 1, \"rows\": 7}").unwrap();
-    assert_refused(&mut hakmem(&["bench", "--from", old.to_str().unwrap()]), 2, "old.json");
 }
 
 #[test]

@@ -7,10 +7,9 @@ use common::{assert_refused, compile, executable, folder, hakmem, output, progra
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// Both ways to run: becoming the program, and staying until its end.
 const WAYS: [&[&str]; 2] = [&["run", "--"], &["run", "--report", "--"]];
@@ -25,21 +24,6 @@ fn the_exit_status_is_the_programs() {
         for status in [0, 1, 77, 255] {
             let (code, _, _) = output(&mut with(way, &["sh", "-c", &format!("exit {status}")]));
             assert_eq!(code, Some(status), "{way:?}");
-        }
-    }
-}
-
-#[test]
-fn a_death_by_signal_is_passed_on() {
-    for way in WAYS {
-        for signal in
-            [libc::SIGKILL, libc::SIGSEGV, libc::SIGTERM, libc::SIGABRT, libc::SIGINT, libc::SIGPIPE]
-        {
-            let status = with(way, &["sh", "-c", &format!("kill -{signal} $$")])
-                .stderr(Stdio::null())
-                .status()
-                .unwrap();
-            assert_eq!(status.signal(), Some(signal), "{way:?}");
         }
     }
 }
@@ -426,152 +410,4 @@ fn nothing_is_left_behind() {
         125,
         "no folder for the report",
     );
-}
-
-const SIGNAL_STATE: &str = r#"
-#include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
-int main(void) {
-    struct sigaction action;
-    sigset_t mask;
-    sigaction(SIGPIPE, 0, &action);
-    sigprocmask(SIG_SETMASK, 0, &mask);
-    printf("%d %d %d %d\n", action.sa_handler == SIG_IGN, sigismember(&mask, SIGUSR1), sigismember(&mask, SIGTERM),
-           fcntl(0, F_GETFD) == -1);
-}
-"#;
-
-#[test]
-fn signal_state_and_closed_files_are_inherited() {
-    let folder = folder("inherit");
-    let path = program(&folder, "state", SIGNAL_STATE);
-    for way in WAYS {
-        let mut command = with(way, &[path.to_str().unwrap()]);
-        let (_, stdout, _) = output(&mut command);
-        assert_eq!(stdout, "0 0 0 0\n", "{way:?}");
-        let mut command = with(way, &[path.to_str().unwrap()]);
-        unsafe {
-            command.pre_exec(|| {
-                let mut mask: libc::sigset_t = std::mem::zeroed();
-                libc::sigemptyset(&mut mask);
-                libc::sigaddset(&mut mask, libc::SIGUSR1);
-                libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
-                libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-                libc::close(0);
-                Ok(())
-            });
-        }
-        let (_, stdout, _) = output(&mut command);
-        assert_eq!(stdout, "1 1 0 1\n", "{way:?}");
-    }
-}
-
-fn wait_for(path: &Path) {
-    let started = Instant::now();
-    while !path.exists() {
-        assert!(started.elapsed() < Duration::from_secs(20), "{} does not appear", path.display());
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A program that writes down each signal it gets and goes on until SIGTERM.
-const LISTENER: &str = r#"
-#include <fcntl.h>
-#include <signal.h>
-#include <unistd.h>
-static const char *folder;
-static void got(int signal) {
-    char c = signal == SIGINT ? 'i' : signal == SIGTERM ? 't' : 'u';
-    int file = open("signals", O_WRONLY | O_CREAT | O_APPEND, 0600);
-    write(file, &c, 1);
-    close(file);
-    if (signal == SIGTERM) _exit(42);
-}
-int main(int argc, char **argv) {
-    chdir(argv[1]);
-    signal(SIGINT, got), signal(SIGTERM, got), signal(SIGUSR1, got);
-    close(open("ready", O_WRONLY | O_CREAT, 0600));
-    for (;;) pause();
-}
-"#;
-
-#[test]
-fn signals_sent_to_the_command_reach_the_program_once() {
-    let folder = folder("signals");
-    let path = program(&folder, "listener", LISTENER);
-    let arguments = ["run", "--report", "--", path.to_str().unwrap(), folder.to_str().unwrap()];
-    let mut child = hakmem(&arguments).stderr(Stdio::null()).spawn().unwrap();
-    wait_for(&folder.join("ready"));
-    let log = folder.join("signals");
-    let logged = || fs::read_to_string(&log).unwrap_or_default();
-    for (signal, so_far) in [(libc::SIGUSR1, "u"), (libc::SIGINT, "ui"), (libc::SIGTERM, "uit")] {
-        unsafe { libc::kill(child.id() as i32, signal) };
-        let started = Instant::now();
-        while logged() != so_far {
-            assert!(started.elapsed() < Duration::from_secs(20), "{} instead of {so_far}", logged());
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-    assert_eq!(child.wait().unwrap().code(), Some(42));
-    assert_eq!(logged(), "uit");
-}
-
-#[test]
-fn ctrl_c_reaches_the_program_once_and_the_report_is_still_printed() {
-    // util-linux's script gives the command a terminal of its own; the listener decides whether to end.
-    if !Path::new("/usr/bin/script").exists() {
-        return;
-    }
-    let folder = folder("terminal");
-    let path = program(&folder, "listener", LISTENER);
-    // exec: a shell that waits would raise SIGINT itself after us, as dash does, and its status would hide ours.
-    let hakmem = env!("CARGO_BIN_EXE_hakmem");
-    let command = format!("exec {hakmem} run --report -- {} {}", path.display(), folder.display());
-    let mut terminal = Command::new("script");
-    terminal.args(["-qec", &command, "/dev/null"]).env("HAKMEM_LIB", stand_in()).env("NO_COLOR", "1");
-    let mut child = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    wait_for(&folder.join("ready"));
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(b"\x03").unwrap();
-    stdin.flush().unwrap();
-    wait_for(&folder.join("signals"));
-    std::thread::sleep(Duration::from_millis(100));
-    let log = folder.join("signals");
-    assert_eq!(fs::read_to_string(&log).unwrap(), "i");
-    // Now ask the listener itself to end; the command must have survived the Ctrl-C to tell its status.
-    let listener = listener_of(&path);
-    unsafe { libc::kill(listener, libc::SIGTERM) };
-    let mut shown = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut shown).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(42), "{shown}");
-    assert!(shown.contains("listener ended with status 42"), "{shown}");
-}
-
-fn listener_of(path: &Path) -> i32 {
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let is_it = |pid: &i32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == path);
-    numbers.find(is_it).expect("the listener runs")
-}
-
-#[test]
-fn a_crash_leaves_one_core_at_most() {
-    let folder = folder("core");
-    let path = program(&folder, "crash", "int main(void) { *(volatile int *)0 = 1; }");
-    let mut command = hakmem(&["run", "--report", path.to_str().unwrap()]);
-    unsafe {
-        command.pre_exec(|| {
-            let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-            libc::setrlimit(libc::RLIMIT_CORE, &limit);
-            Ok(())
-        });
-    }
-    let output = command.current_dir(&folder).output().unwrap();
-    assert_eq!(output.status.signal(), Some(libc::SIGSEGV));
-    assert!(!output.status.core_dumped(), "the command itself dumped core");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(stderr.contains("crash died of SIGSEGV"), "{stderr}");
-    let is_core = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("core");
-    assert!(fs::read_dir(&folder).unwrap().flatten().filter(is_core).count() <= 1);
 }
