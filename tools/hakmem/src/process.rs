@@ -3,7 +3,8 @@
 //! Owns:      the search of PATH, exec, and, where somebody must be there at the end, the wait for it.
 //! Invariant: the program gets the terminal, files, signal mask and ignored signals that we got.
 //! Signals:   what the terminal sends reaches the program by itself, being in its process group; what another
-//!            process sends to us is handed on. We outlive the program and then end as it did.
+//!            process sends to us is handed on. At a terminal we stop when the program stops, and go on with it. We
+//!            outlive the program and then end as it did.
 //! Rejected:  std::process::Command: it empties the signal mask, resets SIGPIPE, opens closed standard files,
 //!            and its wait has no resource usage.
 
@@ -207,6 +208,8 @@ pub struct Outcome {
 /// terminal's, which sends them to both of us.
 const HANDED_ON: [c_int; 7] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM];
+/// Longer than a signal needs to all of a process group.
+const STOP_PAUSE: Duration = Duration::from_millis(20);
 static CHILD: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn signal_hand_on(signal: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
@@ -321,10 +324,54 @@ fn is_interrupted() -> bool {
 /// Only looks: while the child is a zombie its number cannot name another process, so that a signal handed on in
 /// this moment goes nowhere else.
 fn child_end_await(child: c_int) {
-    let flags = libc::WEXITED | libc::WNOWAIT;
+    while let Some(info) = child_look(child, libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT) {
+        if info.si_code != libc::CLD_STOPPED {
+            return;
+        }
+        // What the terminal stopped stops us as well, here; continued, as we are then, the child is stopped no more.
+        std::thread::sleep(STOP_PAUSE);
+        let Some(stop) = child_look(child, libc::WSTOPPED | libc::WNOHANG) else { return };
+        if unsafe { stop.si_pid() } == child && is_foreground(child) {
+            stop_alike(child, unsafe { stop.si_status() });
+        }
+    }
+}
+
+fn child_look(child: c_int, flags: c_int) -> Option<libc::siginfo_t> {
     unsafe {
         let mut info: libc::siginfo_t = mem::zeroed();
-        while libc::waitid(libc::P_PID, child.cast_unsigned(), &mut info, flags) == -1 && is_interrupted() {}
+        while libc::waitid(libc::P_PID, child.cast_unsigned(), &mut info, flags) == -1 {
+            if !is_interrupted() {
+                return None;
+            }
+        }
+        Some(info)
+    }
+}
+
+/// Somebody at the terminal waits for us, or for the child where it has a process group of its own. Elsewhere a child that
+/// stops is only waited for: who continues it need not know of us.
+fn is_foreground(child: c_int) -> bool {
+    unsafe {
+        let terminal = libc::open(c"/dev/tty".as_ptr(), libc::O_RDONLY | libc::O_NOCTTY | libc::O_CLOEXEC);
+        if terminal == -1 {
+            return false;
+        }
+        let group = libc::tcgetpgrp(terminal);
+        libc::close(terminal);
+        group > 0 && (group == libc::getpgrp() || group == libc::getpgid(child))
+    }
+}
+
+/// A shell that waits for us sees us stop as the program did. When we go on, so does the program.
+fn stop_alike(child: c_int, signal: c_int) {
+    unsafe {
+        let before = libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+        if before != libc::SIG_ERR {
+            libc::signal(signal, before);
+        }
+        libc::kill(child, libc::SIGCONT);
     }
 }
 

@@ -152,6 +152,59 @@ fn ctrl_c_reaches_the_program_once_and_the_report_is_still_printed() {
     assert!(shown.contains("listener ended with status 42"), "{shown}");
 }
 
+/// A shell with job control waits for its child, which is the command: it must see that stop.
+#[test]
+fn a_program_that_stops_itself_gives_the_terminal_back_and_goes_on() {
+    if !Path::new("/usr/bin/script").exists() || Command::new("bash").arg("--version").output().is_err() {
+        return;
+    }
+    let hakmem = env!("CARGO_BIN_EXE_hakmem");
+    for (signal, status) in [("TSTP", 128 + libc::SIGTSTP), ("STOP", 128 + libc::SIGSTOP)] {
+        let program = format!("sh -c 'kill -{signal} $$; echo woke; exit 7'");
+        let job =
+            format!("{hakmem} run --report -- {program}; echo stopped $?; fg >/dev/null; echo ended $?");
+        let quoted = job.replace('\'', "'\\''");
+        let mut terminal = Command::new("timeout");
+        terminal.args([
+            "-k",
+            "1",
+            "20",
+            "script",
+            "-qec",
+            &format!("bash --norc -mc '{quoted}'"),
+            "/dev/null",
+        ]);
+        terminal.env("HAKMEM_LIB", stand_in()).env("NO_COLOR", "1").stdin(Stdio::piped());
+        let (_, shown, _) = output(&mut terminal);
+        let at = |part: &str| shown.find(part).unwrap_or_else(|| panic!("'{part}' is not in: {shown}"));
+        assert!(at(&format!("stopped {status}")) < at("\nwoke") && at("\nwoke") < at("ended 7"), "{shown}");
+    }
+    // Where no terminal waits, who stops the program and continues it need not know of us.
+    let folder = folder("stopped");
+    let path = program(&folder, "listener", LISTENER);
+    let arguments = ["run", "--report", "--", path.to_str().unwrap(), folder.to_str().unwrap()];
+    let mut command = hakmem_without_terminal(&arguments);
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    wait_for(&folder.join("ready"));
+    let listener = listener_of(&path);
+    for signal in [libc::SIGSTOP, libc::SIGCONT, libc::SIGTERM] {
+        unsafe { libc::kill(listener, signal) };
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(42));
+}
+
+fn hakmem_without_terminal(arguments: &[&str]) -> Command {
+    let mut command = hakmem(arguments);
+    unsafe {
+        command.pre_exec(|| {
+            libc::setsid();
+            Ok(())
+        });
+    }
+    command
+}
+
 fn listener_of(path: &Path) -> i32 {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
