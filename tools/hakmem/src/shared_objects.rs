@@ -79,11 +79,14 @@ pub fn all_of(program: &Path, headers: &Headers) -> Vec<SharedObject> {
     let system = system_folders();
     let mut found: Vec<SharedObject> = Vec::new();
     let mut names = BTreeSet::new();
-    let mut waiting = VecDeque::from([(program.to_owned(), headers.clone())]);
-    while let Some((user, headers)) = waiting.pop_front() {
+    let mut waiting = VecDeque::from([(program.to_owned(), headers.clone(), Vec::new())]);
+    while let Some((user, headers, of_users)) = waiting.pop_front() {
         let own = |entries: &[String]| origin_replaced(entries, &user);
-        let rpath = if headers.runpath.is_empty() { own(&headers.rpath) } else { Vec::new() };
         let runpath = own(&headers.runpath);
+        // An rpath is for the libraries of libraries as well, a runpath for its own; who has one reads no rpath.
+        let own_rpath = if runpath.is_empty() { own(&headers.rpath) } else { Vec::new() };
+        let rpaths = [own_rpath, of_users].concat();
+        let rpath = if runpath.is_empty() { rpaths.as_slice() } else { &[] };
         for name in &headers.needed {
             if found.len() == COUNT_MAX || !names.insert(name.clone()) {
                 continue;
@@ -105,7 +108,7 @@ pub fn all_of(program: &Path, headers: &Headers) -> Vec<SharedObject> {
             let needed_by = user.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let path = fitting.as_ref().map(|(path, _)| path.clone());
             found.push(SharedObject { name: name.clone(), path, needed_by });
-            waiting.extend(fitting);
+            waiting.extend(fitting.map(|(path, theirs)| (path, theirs, rpaths.clone())));
         }
     }
     found

@@ -100,8 +100,32 @@ fn other_allocators_are_found_behind_libraries_too() {
         &["-L", place, "-luser", "-Wl,-rpath,$ORIGIN", "-Wl,-rpath-link", place]
     ));
     assert_found(&folder.join("linked"), 0, "warning", "libuser.so needs libjemalloc.so.2");
+}
+
+/// The loader ends it.
+#[test]
+fn a_library_that_is_not_found_is_serious() {
+    let folder = folder("not-found");
+    let place = folder.to_str().unwrap();
+    let shared = ["-shared", "-fPIC"];
+    fs::create_dir(folder.join("in")).unwrap();
+    assert!(compile(&folder, "in/libinner.so", "int j(void) { return 0; }", &shared));
+    let user = "int j(void); int k(void) { return j(); }";
+    let inner = ["-L", &format!("{place}/in"), "-linner"];
+    assert!(compile(&folder, "libuser.so", user, &[&shared[..], &inner].concat()));
+    let main = "int k(void); int main(void) { return k(); }";
+    let path = folder.join("needs");
+    for (tags, status) in [("--disable-new-dtags", 0), ("--enable-new-dtags", 1)] {
+        let rpath = format!("-Wl,{tags},-rpath,$ORIGIN:$ORIGIN/in");
+        let link = ["-L", place, "-luser", &rpath, "-Wl,-rpath-link", &format!("{place}/in")];
+        assert!(compile(&folder, "needs", main, &link));
+        // An rpath is for the library's own library, too, a runpath is not.
+        assert_eq!(Command::new(&path).stderr(Stdio::null()).status().unwrap().success(), status == 0);
+        assert_eq!(doctor(&path).0, Some(status), "{tags}");
+    }
+    assert_found(&path, 1, "serious", "libuser.so needs libinner.so, which is not found -> install it");
     fs::remove_file(folder.join("libuser.so")).unwrap();
-    assert_found(&folder.join("linked"), 0, "warning", "linked needs libuser.so, which is not found");
+    assert_found(&path, 1, "serious", "needs libuser.so, which is not found -> install it");
 }
 
 #[test]

@@ -277,10 +277,13 @@ fn libraries_check(path: &Path, headers: &Headers, findings: &mut Vec<Finding>) 
                 format!("a build without {allocator} saves its start-up and memory"),
             ));
         } else if object.path.is_none() && !elf::is_musl(&object.name) {
-            findings.push(warning(
-                format!("{user} needs {name}, which is not found"),
-                "install it, or set LD_LIBRARY_PATH",
-            ));
+            let what = format!("{user} needs {name}, which is not found");
+            let advice = "install it, or set LD_LIBRARY_PATH";
+            // musl's loader has folders of its own, which are not looked through.
+            findings.push(match headers.libc() {
+                "musl" => warning(what, advice),
+                _ => serious(what, advice),
+            });
         }
     }
 }
