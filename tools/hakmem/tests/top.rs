@@ -282,11 +282,9 @@ fn once_is_text() {
 #[test]
 fn what_cannot_be_shown_is_one_line() {
     assert_refused(&mut hakmem(&["top", "-p", "4194300"]), 2, "there is no process 4194300");
-    assert_refused(
-        &mut hakmem(&["top", "no-such-name-here"]),
-        2,
-        "no process with no-such-name-here in its name",
-    );
+    for arguments in [&["top", "no-such-name-here"][..], &["top", "--once", "no-such-name-here"]] {
+        assert_refused(&mut hakmem(arguments), 1, "no process with no-such-name-here in its name");
+    }
     assert_refused(&mut hakmem(&["top", "-i", "0"]), 2, "from 0.1 to 3600 seconds");
     let process = Sleeper::with(Some(publishing()), &[]);
     assert_refused(hakmem(&["top", "-p", &process.pid()]).stdin(Stdio::null()), 2, "--once prints");

@@ -83,10 +83,13 @@ fn find(name: &str) -> Result<Option<u32>, Failure> {
     let mut seen = Looker::default().look(None, None);
     seen.retain(|seen| seen.name.to_lowercase().contains(&name.to_lowercase()));
     match seen.as_slice() {
-        [] => Err(Failure::usage(format!(
-            "no process with {} in its name runs with hakmem, as far as you may see",
-            text::quote(name)
-        ))),
+        [] => Err(Failure {
+            status: 1,
+            line: format!(
+                "no process with {} in its name runs with hakmem, as far as you may see",
+                text::quote(name)
+            ),
+        }),
         [one] => Ok(Some(one.pid)),
         _ => Ok(None),
     }
