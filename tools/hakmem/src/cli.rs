@@ -14,6 +14,7 @@ use crate::top;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
 
 const EXAMPLES: &str = "Examples:
   hakmem run -- python3 work.py              start a program with the library
@@ -127,7 +128,7 @@ enum Commands {
 
 /// Does what the command line says; the exit status is the result.
 pub fn run() -> Result<u8, Failure> {
-    let matches = match command().try_get_matches() {
+    let matches = match command().try_get_matches_from(arguments(std::env::args_os())) {
         Ok(matches) => matches,
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             process::end_on_broken_pipe();
@@ -175,6 +176,15 @@ pub fn run() -> Result<u8, Failure> {
         Some(Commands::BenchLaunch) => bench::serve(),
         None => Err(Failure::usage("no command given; hakmem --help lists them")),
     }
+}
+
+/// `hakmem help --help` is `hakmem help`: clap takes what follows for the name of a command.
+fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut all: Vec<OsString> = given.collect();
+    if matches!(&all[..], [_, first, next, ..] if first == "help" && (next == "--help" || next == "-h")) {
+        all.truncate(2);
+    }
+    all
 }
 
 fn command() -> Command {
@@ -235,10 +245,10 @@ fn line_of(error: &clap::Error) -> String {
         (ErrorKind::InvalidSubcommand, _, Some(name)) => {
             let command = Cli::command();
             let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
-            let names = shown.map(Command::get_name);
+            let near = text::nearest(shown.map(Command::get_name), &name);
             let near =
-                names.min_by_key(|known| strsim::damerau_levenshtein(known, &name)).unwrap_or("--help");
-            format!("there is no command {}; did you mean {near}?", text::quote(&name))
+                near.map_or("hakmem --help lists them".to_owned(), |near| format!("did you mean {near}?"));
+            format!("there is no command {}; {near}", text::quote(&name))
         }
         (ErrorKind::MissingRequiredArgument, Some(argument), _) => format!("{argument} is missing"),
         _ => {
@@ -284,6 +294,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_on_one_line() {
         assert_eq!(refused(&["rnu"]), "there is no command rnu; did you mean run?");
+        assert_eq!(refused(&["zzzzzzzz"]), "there is no command zzzzzzzz; hakmem --help lists them");
         assert_eq!(refused(&["run", "--stts", "true"]), "there is no flag --stts; did you mean --stats?");
         assert_eq!(refused(&["run"]), "<PROGRAM>... is missing");
         assert_eq!(refused(&["doctor", "sh", "ls"]), "ls is one argument too many");

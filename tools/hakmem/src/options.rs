@@ -104,9 +104,8 @@ fn plain_name(name: &str) -> String {
 
 /// What a wrong name may mean; None: it is like no other.
 fn nearest(name: &str) -> Option<&'static OptionRow> {
-    const SIMILARITY_MIN: f64 = 0.5;
-    let row = OPTIONS.iter().min_by_key(|row| strsim::damerau_levenshtein(row.name, name))?;
-    (strsim::normalized_damerau_levenshtein(row.name, name) >= SIMILARITY_MIN).then_some(row)
+    let near = text::nearest(OPTIONS.iter().map(|row| row.name), name)?;
+    OPTIONS.iter().find(|row| row.name == near)
 }
 
 /// What is wrong with a HAKMEM_* variable that stands in an environment, if anything is.

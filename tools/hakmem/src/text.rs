@@ -55,6 +55,13 @@ pub fn quote<S: AsRef<OsStr> + ?Sized>(name: &S) -> String {
     if !lossy.is_empty() && lossy.chars().all(plain) { lossy.into_owned() } else { format!("{lossy:?}") }
 }
 
+/// Which of `names` a wrong one may mean; None: it is like none of them.
+pub fn nearest<'a>(names: impl Iterator<Item = &'a str>, name: &str) -> Option<&'a str> {
+    const SIMILARITY_MIN: f64 = 0.5;
+    let near = names.min_by_key(|known| strsim::damerau_levenshtein(known, name))?;
+    (strsim::normalized_damerau_levenshtein(near, name) >= SIMILARITY_MIN).then_some(near)
+}
+
 /// 1234567 as 1,234,567.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();

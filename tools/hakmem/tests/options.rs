@@ -61,6 +61,11 @@ fn an_unknown_option_is_one_line_with_the_nearest() {
 fn a_wrong_command_line_is_one_line() {
     assert_refused(&mut hakmem(&[]), 2, "no command given");
     assert_refused(&mut hakmem(&["optoins"]), 2, "did you mean options?");
+    assert_refused(&mut hakmem(&["zzzzzzzz"]), 2, "no command zzzzzzzz; hakmem --help lists them\n");
+    let unlike = "there is no allocator nosuch. Known: hakmem, glibc";
+    assert_refused(&mut hakmem(&["bench", "--with", "nosuch"]), 2, unlike);
+    let unlike = "there is no workload, row or profile zzzzzzzz. Profiles: ";
+    assert_refused(&mut hakmem(&["bench", "zzzzzzzz"]), 2, unlike);
     assert_refused(&mut hakmem(&["options", "a", "b"]), 2, "b");
     assert_refused(&mut hakmem(&["run"]), 2, "PROGRAM");
     assert_refused(&mut hakmem(&["run", "--report=long", "true"]), 2, "long");
@@ -123,4 +128,13 @@ fn a_full_standard_output_is_told_in_one_line() {
         );
     }
     fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn help_is_helped_with_as_well() {
+    let (_, help, _) = output(&mut hakmem(&["--help"]));
+    for flag in ["--help", "-h"] {
+        assert_eq!(output(&mut hakmem(&["help", flag])), (Some(0), help.clone(), String::new()));
+    }
+    assert_refused(&mut hakmem(&["help", "--hepl"]), 2, "there is no command --hepl");
 }

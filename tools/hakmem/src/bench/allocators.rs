@@ -71,11 +71,11 @@ pub fn choose(all: &[Known], with: Option<&[String]>) -> Result<Vec<Known>, Fail
 fn by_name(all: &[Known], name: &str) -> Result<Known, Failure> {
     let Some(known) = all.iter().find(|known| known.name == name) else {
         let names: Vec<&str> = all.iter().map(|known| known.name.as_str()).collect();
-        let near = names.iter().min_by_key(|known| strsim::damerau_levenshtein(known, name));
+        let near = text::nearest(names.iter().copied(), name);
+        let near = near.map_or(".".to_owned(), |near| format!("; did you mean {near}?"));
         return Err(Failure::usage(format!(
-            "there is no allocator {}; did you mean {}? Known: {}, and NAME=FILE",
+            "there is no allocator {}{near} Known: {}, and NAME=FILE",
             text::quote(name),
-            near.unwrap_or(&HAKMEM),
             names.join(", ")
         )));
     };

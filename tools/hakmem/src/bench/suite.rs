@@ -152,9 +152,9 @@ fn unknown(rows: &[SuiteRow], name: &str) -> Failure {
     let mut workloads: Vec<&str> = rows.iter().map(SuiteRow::workload).collect();
     workloads.dedup();
     let all = profiles.iter().chain(&workloads).copied().chain(rows.iter().map(|row| row.name.as_str()));
-    let near = all.min_by_key(|known| strsim::damerau_levenshtein(known, name)).unwrap_or("--list");
+    let near = text::nearest(all, name).map_or(".".to_owned(), |near| format!("; did you mean {near}?"));
     Failure::usage(format!(
-        "there is no workload, row or profile {}; did you mean {near}? Profiles: {}; workloads: {}; rows: \
+        "there is no workload, row or profile {}{near} Profiles: {}; workloads: {}; rows: \
          hakmem bench --list",
         text::quote(name),
         profiles.join(", "),
