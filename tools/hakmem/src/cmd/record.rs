@@ -14,6 +14,7 @@ use crate::recording::subject;
 use crate::system;
 use crate::text::{self, Failure};
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -61,6 +62,8 @@ pub struct DumpArguments {
 }
 
 const RATE_DEFAULT: u64 = 512 << 10;
+/// As of HAKMEM_SAMPLE_BYTES.
+const RATES: RangeInclusive<u64> = 64..=1 << 40;
 
 /// 65536, 64K, 1M.
 fn rate_parse(text: &str) -> Result<u64, String> {
@@ -72,7 +75,7 @@ fn rate_parse(text: &str) -> Result<u64, String> {
         _ => (text, 1),
     };
     let rate = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    rate.filter(|rate| (256..=1 << 40).contains(rate)).ok_or_else(|| "from 256 bytes to 1024 GiB".to_owned())
+    rate.filter(|rate| RATES.contains(rate)).ok_or_else(|| "from 64 bytes to 1024 GiB".to_owned())
 }
 
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
@@ -365,10 +368,12 @@ mod tests {
 
     #[test]
     fn rates_are_bytes_with_a_unit() {
-        assert_eq!(rate_parse("65536"), Ok(65536));
+        let row = crate::options::find("sample_bytes").unwrap();
+        assert_eq!(row.range_text(), format!("{} to {}", RATES.start(), RATES.end()));
+        assert_eq!((rate_parse("65536"), rate_parse("64")), (Ok(65536), Ok(64)));
         assert_eq!((rate_parse("64K"), rate_parse("1m")), (Ok(65536), Ok(1 << 20)));
         assert_eq!((rate_parse("1G"), rate_parse("1t")), (Ok(1 << 30), Ok(1 << 40)));
-        for wrong in ["", "K", "10", "-1", "2T", "1G1", "99999999999999999999"] {
+        for wrong in ["", "K", "63", "-1", "2T", "1G1", "99999999999999999999"] {
             assert!(rate_parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -374,8 +374,9 @@ pub fn warnings(profile: &Profile, sites: &[Site]) -> Vec<String> {
         ));
     }
     if recording.sample_count < 100 {
+        let flag = if recording.is_attached { "--rate" } else { "HAKMEM_SAMPLE_BYTES" };
         warnings.push(format!(
-            "There are only {}: a lower rate (HAKMEM_SAMPLE_BYTES) or a longer recording narrows the intervals.",
+            "There are only {}: a lower rate ({flag}) or a longer recording narrows the intervals.",
             counted(recording.sample_count, "sample", "samples")
         ));
     }
@@ -455,6 +456,12 @@ mod tests {
         assert!(actions(&profile, &[]).is_empty() && holders(&profile, &[]).is_empty());
         assert_eq!(sentences(&profile, &[]), ["The program holds 0 bytes in 0 blocks."]);
         profile.recording.sample_count = 3;
-        assert!(warnings(&profile, &[])[0].starts_with("There are only 3 samples"));
+        assert!(
+            warnings(&profile, &[])[0]
+                .starts_with("There are only 3 samples: a lower rate (HAKMEM_SAMPLE_BYTES)")
+        );
+        profile.recording.is_attached = true;
+        let of_few = |line: &String| line.contains("There are only 3 samples: a lower rate (--rate)");
+        assert!(warnings(&profile, &[]).iter().any(of_few));
     }
 }
