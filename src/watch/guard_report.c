@@ -20,7 +20,7 @@
 
 #include <string.h>
 
-enum { FAULTS = 16, FILES = 64, PATH_BYTES = 192, MAPS_BYTES = 8192, LINE_BYTES = 512, ELF_TYPE = 16, ELF_FIXED = 2 };
+enum { FAULTS = 16, FILES = 64, PATH_BYTES = 192, MAPS_BYTES = 8192, LINE_BYTES = 512, ELF_TYPE = 16, ELF_FIXED = 2, TRIES = 16 };
 
 static struct hak_guard_fault faults[FAULTS];
 static struct hak_reporter reporter;
@@ -35,6 +35,8 @@ static struct {
     } file[FILES];
     uint32_t file_count;
     struct hak_guard_event at; /* of who reports */
+    struct hak_guard_row was;  /* the block's */
+    uint32_t row;              /* its place in the table */
 } work;
 
 /* --- addresses as files and offsets --- */
@@ -123,6 +125,23 @@ static void event_write(const char *what, const struct hak_guard_event *event, u
 
 static const char *const deeds[] = { "touched", "read", "written", "jumped to", "passed to the library" };
 
+/* The row as it is now: other threads go on, and its place is the next block's when they like. Who writes it may be the thread that
+ * faulted, and never come to its end: then it is taken as it stands. */
+static const struct hak_guard_row *row_keep(const struct hak_guard_row *row) {
+    work.row = UINT32_MAX;
+    if (!row) return NULL;
+    work.row = (uint32_t)(row - (const struct hak_guard_row *)(uintptr_t)hakmem_published.guards.address);
+    for (unsigned tries = 0; tries < TRIES; tries++) {
+        uint32_t sequence = __atomic_load_n(&row->sequence, __ATOMIC_ACQUIRE); /* pairs with hak_row_write_end() */
+        work.was = *row;
+#ifndef __SANITIZE_THREAD__ /* which knows no fences */
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+#endif
+        if (sequence % 2 == 0 && __atomic_load_n(&row->sequence, __ATOMIC_RELAXED) == sequence) break;
+    }
+    return &work.was;
+}
+
 static void publish(const struct hak_guard_row *row, const void *address, enum hak_guard_kind kind, enum hak_guard_access access) {
     struct hak_published *published = &hakmem_published;
     uint64_t at = __atomic_fetch_add(&published->guard_found, 1, __ATOMIC_RELAXED);
@@ -131,14 +150,15 @@ static void publish(const struct hak_guard_row *row, const void *address, enum h
     hak_row_write_begin(&fault->sequence);
     fault->kind = kind;
     fault->access = access;
-    fault->row = row ? (uint32_t)(row - (const struct hak_guard_row *)(uintptr_t)published->guards.address) : UINT32_MAX;
+    fault->row = work.row;
     fault->address = (uintptr_t)address;
     fault->at = work.at;
+    if (row) fault->was = *row;
     hak_row_write_end(&fault->sequence);
     published->guard_faults = (struct hak_table){ (uintptr_t)faults, sizeof *faults, FAULTS, at + 1 };
 }
 
-/* The stacks, behind the first line. */
+/* The stacks, behind the first line; the row is as row_keep() gave it. */
 static void report(const struct hak_guard_row *row, const void *address, enum hak_guard_kind kind, enum hak_guard_access access) {
     const struct hak_guard_event *events[4] = { &work.at, NULL };
     uint64_t now_ns = work.at.time_ns;
@@ -198,7 +218,7 @@ static void on_crash(const struct hak_crash *crash) {
     }
     const void *address = (const void *)crash->address;
     if (!hak_guard_holds(address) || !begin()) return;
-    const struct hak_guard_row *row = hak_guard_near(address);
+    const struct hak_guard_row *row = row_keep(hak_guard_near(address));
     enum hak_guard_kind kind = kind_of(row, crash->address);
     char bytes[LINE_BYTES];
     struct hak_text text = HAK_TEXT(bytes);
@@ -224,8 +244,8 @@ static void here_fill(struct hak_stack_here here) {
 }
 
 void hak_guard_misused(const void *address, struct hak_stack_here here) {
-    const struct hak_guard_row *row = hak_guard_near(address);
     if (!begin()) return;
+    const struct hak_guard_row *row = row_keep(hak_guard_near(address));
     bool is_double = row && row->state == HAK_GUARD_FREED && row->block == (uintptr_t)address;
     if (row && row->block != (uintptr_t)address) {
         char bytes[LINE_BYTES];
@@ -251,8 +271,9 @@ void hak_guard_overwritten(struct hak_guard_row *row, const char *byte) {
                          (uintptr_t)byte - row->block, row->requested_bytes, (void *)(uintptr_t)row->block);
     if (begin()) {
         line_write(&text);
-        work.at = row->free;
-        report(row, byte, kind, HAK_GUARD_FREE);
+        const struct hak_guard_row *kept = row_keep(row);
+        work.at = kept->free;
+        report(kept, byte, kind, HAK_GUARD_FREE);
         end();
     }
     hak_os_abort();

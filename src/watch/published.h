@@ -110,6 +110,8 @@ struct hak_guard_fault {
     uint32_t row;                      /* of the table of guards */
     uint64_t address;                  /* that was touched, or passed to the library */
     struct hak_guard_event at;
+    struct hak_guard_row was;          /* that row when it happened; sequence 0: of none, or not kept. The table's own may be of the
+                                          place's next block by now */
 };
 
 /* Every timeline_ms, on visits. When the table is full every second row goes and timeline_ms doubles (table's sequence). */

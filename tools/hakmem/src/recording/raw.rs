@@ -232,7 +232,15 @@ plain!(GuardRow {
     free: GuardEvent,
 });
 
-plain!(GuardFault { sequence: u32, kind: u32, access: u32, row: u32, address: u64, at: GuardEvent });
+plain!(GuardFault {
+    sequence: u32,
+    kind: u32,
+    access: u32,
+    row: u32,
+    address: u64,
+    at: GuardEvent,
+    was: GuardRow, // an older library's dump has none: zeros
+});
 
 #[derive(Clone, Copy)]
 pub enum Command {
@@ -368,8 +376,21 @@ pub fn guards_read(memory: &dyn Memory, address: u64) -> Result<Vec<(GuardFault,
     let torn = &mut 0;
     let guards = rows_with_sequence(memory, &published.guards, |row: &GuardRow| row.sequence, torn)?;
     let faults = rows_with_sequence(memory, &published.guard_faults, |row: &GuardFault| row.sequence, torn)?;
-    let with_row = |fault: GuardFault| (fault, guards.get(fault.row as usize).copied());
+    let with_row = |fault: GuardFault| (fault, row_of(&fault, guards.get(fault.row as usize)));
     Ok(faults.into_iter().filter(|fault| fault.sequence != 0).map(with_row).collect())
+}
+
+/// The block's row as it was at the fault. An older library kept none: as it is `now`, unless another block has the place.
+fn row_of(fault: &GuardFault, now: Option<&GuardRow>) -> Option<GuardRow> {
+    const LIVE: u32 = 2;
+    if fault.was.sequence != 0 {
+        return Some(fault.was);
+    }
+    let mut row = *now.filter(|row| row.sequence != 0 && row.alloc.time_ns <= fault.at.time_ns)?;
+    if row.free.tid != 0 && row.free.time_ns > fault.at.time_ns {
+        (row.state, row.free) = (LIVE, GuardEvent::zero());
+    }
+    Some(row)
 }
 
 fn table_bytes(memory: &dyn Memory, table: &Table) -> Result<Vec<u8>, String> {
@@ -469,6 +490,25 @@ mod tests {
     use super::*;
     use std::process::Command as Run;
 
+    #[test]
+    fn a_fault_is_of_the_block_that_was_there() {
+        let event = |tid, time_ns| GuardEvent { tid, time_ns, ..GuardEvent::zero() };
+        let mut fault = GuardFault { at: event(1, 100), ..GuardFault::zero() };
+        let mut now =
+            GuardRow { sequence: 4, state: 3, alloc: event(1, 50), free: event(2, 90), ..GuardRow::zero() };
+        let seen = |fault: &GuardFault, now: &GuardRow| {
+            row_of(fault, Some(now)).map(|row| (row.state, row.alloc.time_ns, row.free.tid))
+        };
+        assert_eq!(seen(&fault, &now), Some((3, 50, 2)));
+        now.free.time_ns = 110; // after the fault
+        assert_eq!(seen(&fault, &now), Some((2, 50, 0)));
+        now.alloc.time_ns = 105; // the place's next block
+        assert_eq!(seen(&fault, &now), None);
+        assert!(row_of(&fault, None).is_none() && row_of(&fault, Some(&GuardRow::zero())).is_none());
+        fault.was = GuardRow { sequence: 2, state: 2, alloc: event(1, 40), ..GuardRow::zero() };
+        assert_eq!(seen(&fault, &now), Some((2, 40, 0)));
+    }
+
     /// The compiler's word on the header against ours.
     #[test]
     fn the_structs_are_the_headers() {
@@ -479,6 +519,7 @@ mod tests {
             #define AT(s, f) printf(\"%zu \", offsetof(struct s, f))\n#define SIZE(s) printf(\"%zu \", sizeof(struct s))\n\
             int main(void) { SIZE(hak_table); SIZE(hak_stack_row); SIZE(hak_live_row); SIZE(hak_thread_row);\n\
             SIZE(hak_time_row); SIZE(hak_class_row); SIZE(hak_geometry); SIZE(hak_control); SIZE(hak_published);\n\
+            SIZE(hak_guard_event); SIZE(hak_guard_row); SIZE(hak_guard_fault); AT(hak_guard_row, free); AT(hak_guard_fault, was);\n\
             AT(hak_stack_row, large_bytes); AT(hak_stack_row, age_count); AT(hak_live_row, weight); AT(hak_live_row, from_bytes);\n\
             AT(hak_thread_row, alloc_bytes); AT(hak_published, geometry); AT(hak_published, control); AT(hak_published, samples);\n\
             AT(hak_published, stack_repeats); AT(hak_published, held_max_ns);\n\
@@ -505,6 +546,11 @@ mod tests {
             size_of::<Geometry>(),
             size_of::<Control>(),
             size_of::<Published>(),
+            size_of::<GuardEvent>(),
+            size_of::<GuardRow>(),
+            size_of::<GuardFault>(),
+            offset_of!(GuardRow, free),
+            offset_of!(GuardFault, was),
             offset_of!(StackRow, large_bytes),
             offset_of!(StackRow, age_count),
             offset_of!(LiveRow, weight),
@@ -525,7 +571,7 @@ mod tests {
         ];
         let theirs: Vec<usize> = theirs.split_whitespace().map(|number| number.parse().unwrap()).collect();
         // Of the sizes in front theirs may be more: what was appended is not ours to know.
-        const SIZES: usize = 9;
+        const SIZES: usize = 12;
         assert!(
             theirs[..SIZES].iter().zip(&ours).all(|(theirs, ours)| theirs >= ours),
             "{theirs:?} {ours:?}"
