@@ -73,9 +73,9 @@ HAK_INLINE size_t hak_front_watched_bytes(const void *block) {
 }
 
 /* Behind the line about misuse: what they know of the block. */
-HAK_INLINE void hak_front_watched_misused(const void *block) {
-    void (*on_misused)(const void *) = HAK_HOOK(watched_misused);
-    if (on_misused) on_misused(block);
+HAK_INLINE void hak_front_watched_misused(const void *block, bool frees) {
+    void (*on_misused)(const void *, bool) = HAK_HOOK(watched_misused);
+    if (on_misused) on_misused(block, frees);
 }
 
 /* --- a live block, as free() would find it --- */

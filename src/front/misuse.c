@@ -9,6 +9,8 @@
 #include "memory/outside.h"
 #include "os/os.h"
 
+#include <string.h>
+
 enum hak_place_kind { OUTSIDE, OUTSIDE_LIVE, NEVER, SLAB_INSIDE, SLAB_FREE, SLAB_LIVE, LARGE_START, LARGE_INSIDE };
 
 struct place {
@@ -106,18 +108,27 @@ static struct place place_of(const void *address) {
     return place;
 }
 
-static HAK_COLD __attribute__((noreturn)) void say_and_abort(struct hak_text *text, const void *block) {
+static HAK_COLD __attribute__((noreturn)) void say_and_abort(struct hak_text *text, const void *block, bool frees) {
     hak_text_char(text, '\n');
     hak_text_end_line(text);
     hak_os_write(2, text->at, hak_text_held(text));
-    hak_front_watched_misused(block);
+    hak_front_watched_misused(block, frees);
     hak_os_abort();
+}
+
+/* Some only ask for a block's size, or for more in place. */
+static bool does_free(const char *function) {
+    static const char asking[][20] = { "malloc_usable_size", "hak_usable_size", "hak_expand", "sallocx", "xallocx" };
+    for (unsigned i = 0; i < sizeof asking / sizeof *asking; i++)
+        if (strcmp(function, asking[i]) == 0) return false;
+    return true;
 }
 
 void hak_misuse(const char *function, const void *block) {
     char line[256];
     struct hak_text text = HAK_TEXT(line);
     struct place place = place_of(block);
+    bool frees = does_free(function);
     hak_text_format(&text, "hakmem: %s: ", function);
     switch (place.kind) {
     case OUTSIDE:
@@ -131,24 +142,25 @@ void hak_misuse(const char *function, const void *block) {
     case SLAB_FREE:
     case SLAB_LIVE:
     case LARGE_START:
-        hak_text_format(&text, "double free of %p: this block of %zu bytes is free already", block, place.bytes);
+        hak_text_format(&text, frees ? "double free of %p: this block of %zu bytes is free already" :
+                        "%p is a block of %zu bytes that is free already", block, place.bytes);
         break;
     }
-    say_and_abort(&text, block);
+    say_and_abort(&text, block, frees);
 }
 
 void hak_misuse_size(const char *function, const void *block, size_t bytes, size_t stated) {
     char line[256];
     struct hak_text text = HAK_TEXT(line);
     hak_text_format(&text, "hakmem: %s: %p is a block of %zu bytes, but the caller says %zu", function, block, bytes, stated);
-    say_and_abort(&text, block);
+    say_and_abort(&text, block, true);
 }
 
 void hak_misuse_align(const char *function, const void *block, size_t align) {
     char line[256];
     struct hak_text text = HAK_TEXT(line);
     hak_text_format(&text, "hakmem: %s: %p is not aligned to %zu, as the caller says", function, block, align);
-    say_and_abort(&text, block);
+    say_and_abort(&text, block, true);
 }
 
 /* --- what is known of any address: front/describe.h --- */

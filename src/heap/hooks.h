@@ -38,8 +38,8 @@ struct hak_hooks {
     size_t (*_Atomic watched_bytes)(const void *block); /* usable; 0: no live block of theirs starts there */
     /* What they know of any address: false, nothing. */
     bool (*_Atomic watched_place)(const void *address, const char **start, size_t *bytes, bool *is_free);
-    /* A line was written about misuse of this address, and the program is about to end: what else is known. */
-    void (*_Atomic watched_misused)(const void *address);
+    /* A line was written about misuse of this address, by a call that frees or not, and the program is about to end: what else is known. */
+    void (*_Atomic watched_misused)(const void *address, bool frees);
     void (*_Atomic shortage)(void); /* malloc is about to fail */
     void (*_Atomic census)(struct hak_census *census);
 };

@@ -46,8 +46,9 @@ void hak_guard_listen(void);
 /* A child begins: now, for later it may be in a sandbox. */
 void hak_guard_listen_in_child(void);
 
-/* Further lines, behind a line of front/misuse.c that is about an address of ours. */
-void hak_guard_misused(const void *address, struct hak_stack_here here);
+/* Further lines, behind a line of front/misuse.c that is about an address of ours, which a call that frees was given, or one that
+ * asks. */
+void hak_guard_misused(const void *address, bool frees, struct hak_stack_here here);
 
 /* Bytes beside the block were overwritten, as its free finds: says so, and ends the program. */
 __attribute__((noreturn)) void hak_guard_overwritten(struct hak_guard_row *row, const char *byte);

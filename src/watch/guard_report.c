@@ -243,10 +243,10 @@ static void here_fill(struct hak_stack_here here) {
     work.at.frame_count = hak_stack_frames(here, &bounds, work.at.frame, HAK_GUARD_FRAMES_MAX);
 }
 
-void hak_guard_misused(const void *address, struct hak_stack_here here) {
+void hak_guard_misused(const void *address, bool frees, struct hak_stack_here here) {
     if (!begin()) return;
     const struct hak_guard_row *row = row_keep(hak_guard_near(address));
-    bool is_double = row && row->state == HAK_GUARD_FREED && row->block == (uintptr_t)address;
+    bool is_freed = row && row->state == HAK_GUARD_FREED && row->block == (uintptr_t)address;
     if (row && row->block != (uintptr_t)address) {
         char bytes[LINE_BYTES];
         struct hak_text text = HAK_TEXT(bytes);
@@ -255,7 +255,7 @@ void hak_guard_misused(const void *address, struct hak_stack_here here) {
         line_write(&text);
     }
     here_fill(here);
-    report(row, address, is_double ? HAK_GUARD_DOUBLE_FREE : HAK_GUARD_BAD_FREE, HAK_GUARD_FREE);
+    report(row, address, !is_freed ? HAK_GUARD_BAD_FREE : frees ? HAK_GUARD_DOUBLE_FREE : HAK_GUARD_AFTER_FREE, HAK_GUARD_FREE);
     end();
 }
 

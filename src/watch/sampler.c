@@ -321,9 +321,9 @@ static void on_census(struct hak_census *census) {
     hak_guard_census(census);
 }
 
-static void on_misused(const void *address) {
+static void on_misused(const void *address, bool frees) {
     struct hak_stack_here here = HAK_STACK_HERE();
-    if (hak_guard_holds(address)) hak_guard_misused(address, here);
+    if (hak_guard_holds(address)) hak_guard_misused(address, frees, here);
 }
 
 /* --- large blocks: which row is whose, by their first granule; leaves of 1,024 granules --- */

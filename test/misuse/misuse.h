@@ -61,6 +61,12 @@ __attribute__((unused)) static void expect_double_free(const char *function, con
     expect("%s: double free of %p: this block of %zu bytes is free already", function, ptr, bytes);
 }
 
+/* Of what does not free. */
+__attribute__((unused)) static void expect_freed(const char *function, const void *ptr, size_t bytes)
+{
+    expect("%s: %p is a block of %zu bytes that is free already", function, ptr, bytes);
+}
+
 __attribute__((unused)) static void expect_inside(const char *function, const void *ptr, const void *start)
 {
     expect("%s: %p is inside a block of %zu bytes that starts at %p", function, ptr,

@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 const FREED: u32 = 3;
 const OVERFLOW: u32 = 1;
 const UNDERFLOW: u32 = 2;
+const AFTER_FREE: u32 = 3;
 const DOUBLE_FREE: u32 = 4;
 const BY_FREE: u32 = 4;
 const KINDS: [&str; 7] = [
@@ -95,6 +96,8 @@ fn line(fault: &GuardFault, row: Option<&GuardRow>) -> String {
     let is_late = fault.access == BY_FREE && matches!(fault.kind, OVERFLOW | UNDERFLOW);
     let mut line = if is_late {
         format!("{kind}, found by free: {:#x} was written to", fault.address)
+    } else if fault.access == BY_FREE && fault.kind == AFTER_FREE {
+        format!("{kind}: {:#x} was passed to the library", fault.address) // by who asks its size
     } else {
         format!("{kind}: {} {:#x}", deed_of(fault).0, fault.address)
     };
@@ -199,6 +202,11 @@ mod tests {
         );
         (fault.kind, fault.address) = (4, 0x1000);
         assert_eq!(line(&fault, Some(&row)), "double free: free of 0x1000, a block of 100 bytes at 0x1000");
+        fault.kind = 3;
+        assert_eq!(
+            line(&fault, Some(&row)),
+            "use after free: 0x1000 was passed to the library, a freed block of 100 bytes at 0x1000"
+        );
         (fault.kind, fault.access) = (u32::MAX, u32::MAX);
         assert!(!line(&fault, None).is_empty());
     }
