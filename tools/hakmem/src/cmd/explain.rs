@@ -76,17 +76,14 @@ fn learnt(report: &serde_json::Value, reported: &Reported, command: &OsStr) -> R
     let file = process::program_find(command).and_then(|path| Ok(path.canonicalize().unwrap_or(path)));
     let file_name = file.unwrap_or_default().file_name().unwrap_or_default().to_string_lossy().into_owned();
     let whose = format!("{program} (process {})", reported.outcome.pid);
-    let mut learnt = Learnt::of_report(report, &whose).ok_or("this library does not learn")?;
+    let learnt = Learnt::of_report(report, &whose).ok_or("this library does not learn")?;
     let environment: Vec<(String, String)> = env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     let pid = reported.outcome.pid;
     // Where the caller named none, it is ours, which this run wrote.
     let file = match policy::read(&reported.file(&format!("{pid}.policy"))) {
-        Ok(policy) => {
-            learnt.sites = Learnt::from(&policy).sites;
-            Some(policy)
-        }
+        Ok(policy) => Some(policy),
         Err(_) => policy::read_named(&environment, pid, &file_name, (Path::new("/"), Path::new("."))),
     };
     Ok(learnt.in_force(file.as_ref(), &environment))

@@ -199,8 +199,11 @@ pub fn chosen(stage: Stage, frozen: String, rivals: &[Rival]) -> String {
 
 impl Learnt {
     /// What is in force where only the strategy's name is shown: a policy file of that strategy brought values of its own, and what the
-    /// environment sets wins.
+    /// environment sets wins. What is known by call site only the file has.
     pub fn in_force(mut self, file: Option<&Policy>, environment: &[(String, String)]) -> Learnt {
+        if let Some(policy) = file {
+            self.sites = Learnt::from(policy).sites;
+        }
         if let Some(policy) = file.filter(|policy| policy.strategy == self.strategy) {
             self.knobs = policy.knobs.clone();
         }
