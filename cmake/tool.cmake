@@ -15,6 +15,7 @@ if(HAKMEM_TOOL AND EXISTS ${crate}/Cargo.toml)
                     --target-dir ${HAKMEM_CARGO_TARGET}
             COMMAND ${CMAKE_COMMAND} -E copy ${HAKMEM_CARGO_TARGET}/release/hakmem ${PROJECT_BINARY_DIR}/hakmem.new
             COMMAND ${CMAKE_COMMAND} -E rename ${PROJECT_BINARY_DIR}/hakmem.new ${PROJECT_BINARY_DIR}/hakmem
+            COMMAND ${cargo_env} ${PROJECT_BINARY_DIR}/hakmem pages ${PROJECT_BINARY_DIR}/share
             BYPRODUCTS ${PROJECT_BINARY_DIR}/hakmem
             WORKING_DIRECTORY ${crate} VERBATIM COMMENT "Building the hakmem command")
         list(APPEND HAKMEM_PRODUCTS hakmem_tool)

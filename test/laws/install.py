@@ -158,8 +158,10 @@ def main():
             breach(f"the program linked by pkg-config does not load the installed library:\n{linked}")
         if "hakmem" in output("ldd", programs[1]):
             breach("the program linked with hakmem::static loads the shared library")
-        if os.path.exists(os.path.join(build, "hakmem")) and not os.path.exists(os.path.join(prefix, "bin", "hakmem")):
-            breach("the hakmem command is not installed")
+        if os.path.exists(os.path.join(build, "hakmem")):
+            for file in ("bin/hakmem", "share/man/man1/hakmem.1", "share/man/man1/hakmem-run.1", "share/bash-completion/completions/hakmem"):
+                if not os.path.exists(os.path.join(prefix, file)):
+                    breach(f"{file} is not installed")
     finish(f"install: {len(programs)} programs built and run")
 
 

@@ -122,8 +122,13 @@ enum Commands {
     /// Compare the library with other allocators: time, memory, what an operation costs
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(bench::Arguments),
+    /// Print the shell's rules for completing this command's words
+    Completions(cmd::pages::CompletionsArguments),
     #[command(name = bench::LAUNCHER_COMMAND, hide = true)]
     BenchLaunch,
+    /// Manual pages and completions, for those who install
+    #[command(hide = true)]
+    Pages(cmd::pages::PagesArguments),
 }
 
 /// Does what the command line says; the exit status is the result.
@@ -173,7 +178,9 @@ pub fn run() -> Result<u8, Failure> {
         Some(Commands::Policy(arguments)) => cmd::policy::run(&arguments),
         Some(Commands::Explain(arguments)) => cmd::explain::run(&arguments),
         Some(Commands::Bench(arguments)) => bench::run(&arguments),
+        Some(Commands::Completions(arguments)) => cmd::pages::completions(&command(), &arguments),
         Some(Commands::BenchLaunch) => bench::serve(),
+        Some(Commands::Pages(arguments)) => cmd::pages::pages(command(), &arguments),
         None => Err(Failure::usage("no command given; hakmem --help lists them")),
     }
 }

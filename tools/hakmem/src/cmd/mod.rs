@@ -8,6 +8,7 @@ pub mod leaks;
 pub mod metrics;
 pub mod options;
 pub mod others;
+pub mod pages;
 pub mod pins;
 pub mod policy;
 pub mod pprof;
