@@ -219,7 +219,7 @@ static void *take_further(struct hak_heap *heap, unsigned index, enum hak_turn *
     return block;
 }
 
-/* Of a coarser class that would do, as in hak_borrow_before(), whatever it has: no larger one, for the caller may count on a size that he states. */
+/* Of a coarser class that hak_borrow_before() may take, whatever it has. */
 static HAK_COLD void *take_coarser(size_t bytes, struct hak_heap *heap, unsigned *index, enum hak_turn *turn) {
     uint32_t unaligned = (uint32_t)(bytes & -bytes) - 1;
     hak_middle_flush(heap);

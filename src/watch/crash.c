@@ -312,7 +312,7 @@ static void install(unsigned layer, int signal) {
     hak_atomic_u32 *state = &installed[layer][signal_index(signal)];
     if (!hak_make_begin(state))
         return;
-    if (sigaction(signal, NULL, &now) != 0 || is_ours(&now)) { /* a thread of the parent's had come so far */
+    if (sigaction(signal, NULL, &now) != 0 || is_ours(&now)) { /* refused; or a thread of the parent's had come so far */
         hak_store_release(state, (uint32_t)HAK_MADE);
         return;
     }

@@ -3,20 +3,15 @@
 
 mod common;
 
-use common::{assert_refused, compile, executable, folder, hakmem, output, program, script, stand_in};
+use common::{
+    WAYS, assert_refused, compile, executable, folder, hakmem, output, program, script, stand_in, with,
+};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-/// Both ways to run: becoming the program, and staying until its end.
-const WAYS: [&[&str]; 2] = [&["run", "--"], &["run", "--report", "--"]];
-
-fn with(way: &[&str], command: &[&str]) -> Command {
-    hakmem(&[way, command].concat())
-}
 
 #[test]
 fn the_exit_status_is_the_programs() {

@@ -2,20 +2,13 @@
 
 mod common;
 
-use common::{folder, hakmem, output, program, stand_in};
+use common::{WAYS, folder, hakmem, output, program, stand_in, with};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// Both ways to run: becoming the program, and staying until its end.
-const WAYS: [&[&str]; 2] = [&["run", "--"], &["run", "--report", "--"]];
-
-fn with(way: &[&str], command: &[&str]) -> Command {
-    hakmem(&[way, command].concat())
-}
 
 #[test]
 fn a_death_by_signal_is_passed_on() {

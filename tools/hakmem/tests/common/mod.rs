@@ -117,3 +117,10 @@ pub fn assert_refused(command: &mut Command, status: i32, part: &str) {
     assert!(stderr.starts_with("hakmem: ") && stderr.lines().count() == 1, "{stderr}");
     assert!(stderr.contains(part), "'{part}' is not in: {stderr}");
 }
+
+/// Both ways to run: becoming the program, and staying until its end.
+pub const WAYS: [&[&str]; 2] = [&["run", "--"], &["run", "--report", "--"]];
+
+pub fn with(way: &[&str], command: &[&str]) -> Command {
+    hakmem(&[way, command].concat())
+}
