@@ -1,8 +1,8 @@
-/* producer_consumer.c - producers allocate, one consumer frees.
+/* producer_consumer.c - producers allocate, consumers free.
  *
- * Arguments: producers 1, blocks a producer 3000000, seed 12345, blocks in a burst 0.
- * Each producer has a ring of 4,096 places to the consumer, or as many as a burst; who finds it full, or all of
- * them empty, gives the processor away. Sizes 16 to 512. Producers free nothing, the consumer allocates nothing:
+ * Arguments: producers 1, blocks a producer 3000000, seed 12345, blocks in a burst 0, consumers 1.
+ * Each producer has a ring of 4,096 places to its consumer (the producers are dealt out to the consumers by turns), or
+ * as many as a burst; who finds it full, or all of them empty, gives the processor away. Sizes 16 to 512. Producers free nothing, the consumer allocates nothing:
  * memory must stay bounded by what the rings hold. With bursts, a producer shows its blocks only when the burst is
  * whole, and begins the next one when the consumer has freed it all.
  */
@@ -17,7 +17,7 @@ struct ring {
     _Alignas(64) struct place *place;
 };
 static struct ring *ring;
-static uint64_t block_count, seed, producer_count, burst_count, ring_count = RING;
+static uint64_t block_count, seed, producer_count, consumer_count, burst_count, ring_count = RING;
 static atomic_ulong digest;
 
 static void *producer_run(void *argument) {
@@ -40,12 +40,12 @@ static void *producer_run(void *argument) {
     return NULL;
 }
 
-static void *consumer_run(void *unused) {
-    (void)unused;
-    uint64_t mask = ring_count - 1;
-    for (uint64_t left = producer_count * block_count; left;) {
+static void *consumer_run(void *argument) {
+    uint64_t first = (uintptr_t)argument, mask = ring_count - 1;
+    uint64_t mine = (producer_count - first + consumer_count - 1) / consumer_count;
+    for (uint64_t left = mine * block_count; left;) {
         uint64_t found = 0;
-        for (uint64_t r = 0; r < producer_count; r++) {
+        for (uint64_t r = first; r < producer_count; r += consumer_count) {
             uint64_t tail = atomic_load_explicit(&ring[r].tail, memory_order_relaxed);
             uint64_t head = atomic_load_explicit(&ring[r].head, memory_order_acquire);
             for (; tail < head; tail++, found++)
@@ -64,16 +64,17 @@ int main(int argc, char **argv) {
     block_count = work_arg(argc, argv, 2, "blocks", 3000000, 1, UINT32_MAX);
     seed = work_arg(argc, argv, 3, "seed", 12345, 0, UINT64_MAX);
     burst_count = work_arg(argc, argv, 4, "burst", 0, 0, 1u << 22);
-    work_args_end(argc, argv, 4);
+    consumer_count = work_arg(argc, argv, 5, "consumers", 1, 1, producer_count);
+    work_args_end(argc, argv, 5);
     while (ring_count < burst_count) ring_count *= 2;
     ring = work_table(producer_count * sizeof *ring);
     for (uint64_t i = 0; i < producer_count; i++) ring[i].place = work_table(ring_count * sizeof *ring[i].place);
-    pthread_t producer[PRODUCER_COUNT_MAX];
+    pthread_t producer[PRODUCER_COUNT_MAX], consumer[PRODUCER_COUNT_MAX];
     uint64_t wall_ns = work_wall_ns(), cpu_ns = work_cpu_ns();
-    pthread_t consumer = work_thread(consumer_run, NULL);
+    for (uint64_t i = 0; i < consumer_count; i++) consumer[i] = work_thread(consumer_run, (void *)(uintptr_t)i);
     for (uint64_t i = 0; i < producer_count; i++) producer[i] = work_thread(producer_run, (void *)(uintptr_t)i);
     for (uint64_t i = 0; i < producer_count; i++) work_join(producer[i]);
-    work_join(consumer);
+    for (uint64_t i = 0; i < consumer_count; i++) work_join(consumer[i]);
     wall_ns = work_wall_ns() - wall_ns;
     cpu_ns = work_cpu_ns() - cpu_ns;
     work_begin("producer_consumer", argc, argv);

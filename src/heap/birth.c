@@ -81,19 +81,48 @@ bool hak_heap_dead_claim(struct hak_heap *heap) {
     return hak_cas(&heap->state, &seen, HAK_HEAP_BUSY);
 }
 
-struct hak_heap *hak_heap_dead_take(void) {
-    enum { ASIDE = 4 };
-    struct hak_heap *aside[ASIDE], *found = NULL;
-    unsigned count = 0;
-    while (count < ASIDE && !found) {
-        struct hak_heap *heap = dead_pop();
-        if (!heap) break;
-        if (hak_heap_dead_claim(heap)) found = heap;
-        else aside[count++] = heap; /* somebody delivers mail to it */
+/* Of those set aside, one whose mail was delivered meanwhile; it leaves their chain. */
+static struct hak_heap *aside_claim(uint32_t *first) {
+    struct hak_heap *before = NULL;
+    for (uint32_t at = *first; at;) {
+        struct hak_heap *heap = heap_at(at - 1);
+        at = hak_load_relaxed(&heap->next_dead);
+        if (hak_heap_dead_claim(heap)) {
+            if (before) hak_store_relaxed(&before->next_dead, at);
+            else *first = at;
+            return heap;
+        }
+        before = heap;
     }
-    while (count > 0) dead_push(aside[--count]);
+    return NULL;
+}
+
+/* Those to which somebody delivers mail just now are set aside, all of them: with four at most, eight threads that ended at once on 16
+ * processors made 392 heaps. It takes but moments; who would make a new one, which stays for ever, waits for so many turns. */
+static struct hak_heap *dead_take(unsigned turns) {
+    struct hak_heap *found = NULL, *heap;
+    uint32_t aside = 0; /* the first's index + 1 */
+    while (!found && (heap = dead_pop()) != NULL) {
+        if (hak_heap_dead_claim(heap)) {
+            found = heap;
+        } else {
+            hak_store_relaxed(&heap->next_dead, aside);
+            aside = heap->index + 1;
+        }
+    }
+    for (unsigned turn = 0; aside && !found && turn < turns; turn++) {
+        hak_os_yield(turn);
+        found = aside_claim(&aside);
+    }
+    while (aside) {
+        heap = heap_at(aside - 1);
+        aside = hak_load_relaxed(&heap->next_dead);
+        dead_push(heap);
+    }
     return found;
 }
+
+struct hak_heap *hak_heap_dead_take(void) { return dead_take(0); }
 
 static void deliver_late_mail(struct hak_heap *heap) {
     /* mail that came while the heap was not DEAD found nobody to deliver it */
@@ -220,7 +249,8 @@ static bool vanished_any(void) {
 /* A dead heap or a new one is the calling thread's. */
 static HAK_COLD struct hak_heap *heap_begin(bool *is_new) {
     hak_fork_child((struct hak_heap *)&hak_heap_none); /* in a child the epoch moves on before anything else */
-    struct hak_heap *heap = hak_heap_dead_any() ? hak_heap_dead_take() : NULL;
+    enum { TURNS = 32 }; /* a millisecond at most */
+    struct hak_heap *heap = hak_heap_dead_any() ? dead_take(TURNS) : NULL;
     if (!heap && HAK_UNLIKELY(vanished_any())) heap = hak_heap_dead_take();
     *is_new = heap == NULL;
     if (*is_new) heap = heap_new();

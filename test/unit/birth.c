@@ -8,6 +8,7 @@
 #include "unit/heap_room.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 static unsigned born;
 static bool is_told = true;
@@ -100,6 +101,43 @@ static void a_dead_heap_is_claimed_by_one(void **state) {
     assert_ptr_equal(hak_heap_dead_take(), heap);
     hak_heap_dead_give(heap);
     while (count > 0) hak_heap_dead_give(others[--count]);
+}
+
+static atomic_int turn_of_delivery;
+static void *deliver_when_asked(void *heap) {
+    atomic_store(&turn_of_delivery, 1);
+    while (atomic_load(&turn_of_delivery) != 2) sched_yield();
+    hak_heap_dead_unclaim(heap);
+    return NULL;
+}
+
+/* Many threads that ended at once: to the heaps at the list's head mail is being delivered, and there was a new heap for each thread then. */
+static void heaps_that_are_busy_are_passed_by_or_waited_for(void **state) {
+    (void)state;
+    enum { COUNT = 12 };
+    struct hak_heap *heaps[COUNT], *others[64]; /* of other tests */
+    unsigned other_count = 0;
+    while (other_count < 64 && (others[other_count] = hak_heap_dead_take()) != NULL) other_count++;
+    for (unsigned i = 0; i < COUNT; i++) heaps[i] = heap_make();
+    for (unsigned i = 0; i < COUNT; i++) heap_end(heaps[i]);
+    for (unsigned i = 1; i < COUNT; i++) assert_true(hak_heap_dead_claim(heaps[i]));
+    assert_ptr_equal(hak_heap_dead_take(), heaps[0]);
+    assert_null(hak_heap_dead_take());
+    for (unsigned i = 1; i < COUNT; i++) hak_heap_dead_unclaim(heaps[i]);
+    hak_heap_dead_give(heaps[0]);
+    for (unsigned i = 0; i < COUNT; i++) assert_non_null(hak_heap_dead_take()); /* none was lost */
+    assert_null(hak_heap_dead_take());
+    hak_heap_dead_give(heaps[0]);
+    assert_true(hak_heap_dead_claim(heaps[0]));
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, deliver_when_asked, heaps[0]), 0);
+    while (atomic_load(&turn_of_delivery) != 1) sched_yield();
+    atomic_store(&turn_of_delivery, 2);
+    assert_ptr_equal(hak_heap_borrow(), heaps[0]);
+    pthread_join(thread, NULL);
+    hak_heap_give_back(heaps[0]);
+    for (unsigned i = 1; i < COUNT; i++) hak_heap_dead_give(heaps[i]);
+    while (other_count > 0) hak_heap_dead_give(others[--other_count]);
 }
 
 static void every_dead_heap_is_taken_once(void **state) {
@@ -244,6 +282,7 @@ int main(void) {
         cmocka_unit_test(a_borrowed_heap_is_dead_again_at_once),
         cmocka_unit_test(a_thread_whose_end_is_not_told_gets_no_heap),
         cmocka_unit_test(a_dead_heap_is_claimed_by_one),
+        cmocka_unit_test(heaps_that_are_busy_are_passed_by_or_waited_for),
         cmocka_unit_test(every_dead_heap_is_taken_once),
         cmocka_unit_test(a_dead_heap_holds_back_nothing_but_what_the_program_holds),
         cmocka_unit_test(what_threads_asked_for_together_earns_no_slab),
