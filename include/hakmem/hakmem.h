@@ -112,7 +112,7 @@ struct hak_stats {
     uint64_t returned_bytes;  /* given back to the kernel since the start */
     uint64_t retouched_bytes; /* of these, used again since (an estimate by pages) */
     uint64_t large_count, large_bytes; /* live blocks above 32 KiB */
-    uint64_t heap_count;               /* heaps there are: one per live thread that allocated, and spares */
+    uint64_t heap_count;               /* heaps there are: one per live thread that allocated or frees much, and spares */
     uint64_t dead_heap_count;          /* of these, without a thread */
     uint32_t class_count;
     uint32_t counter_count;

@@ -293,6 +293,18 @@ static HAK_NOINLINE void free_outside(void *block) {
     if (block && !hak_outside_give(block) && !hak_front_watched_free(block)) hak_misuse("free", block);
 }
 
+/* A thread that allocates nothing gives each block back at once; one that frees many, by chance of their addresses one free in 16 of
+ * different blocks, gets a heap, so that it gathers them: one that frees what it was started with needs none. */
+static HAK_COLD struct hak_heap *free_without_heap(const void *block) {
+    struct hak_heap *none = hak_self;
+    if (hak_load_relaxed(hak_region.fork_page) != hak_load_relaxed(&hak_epoch)) hak_fork_child(none); /* after _Fork, clone */
+    if (hak_heap_is_gone(none) || (uintptr_t)block / 16 * UINT64_C(0x9e3779b97f4a7c15) >> 60 != 0) return none;
+    int saved = errno;
+    hak_heap_birth();
+    errno = saved;
+    return hak_self;
+}
+
 /* Another heap's, or misuse: a record that holds a block of the program does not change. */
 static HAK_NOINLINE void free_strange(void *block, const struct hak_granule *record, struct hak_heap *owner) {
     struct hak_heap *self = hak_self;
@@ -303,7 +315,7 @@ static HAK_NOINLINE void free_strange(void *block, const struct hak_granule *rec
         return;
     }
     if (HAK_LIKELY(!hak_heap_is_none(self))) hak_fork_check(self);
-    else if (HAK_UNLIKELY(hak_load_relaxed(hak_region.fork_page) != hak_load_relaxed(&hak_epoch))) hak_fork_child(self); /* after _Fork, clone */
+    else self = free_without_heap(block);
     hak_stranger_free(self, record, (unsigned)index); /* a block past the last is free for ever */
 }
 

@@ -5,6 +5,8 @@
  */
 #include "expect.h"
 
+#include <errno.h>
+#include <hakmem/hakmem.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -185,6 +187,39 @@ static void the_first_call_of_a_thread_may_be_any(void)
             }
 }
 
+/* --- a thread that never allocates ---------------------------------------------------------------
+ *
+ * One that frees much gathers what it frees, as those do that allocate, and has a heap for that: without it each block is a word of its
+ * owner's fetched. One that frees what it was started with needs none, or it would hold pages for nothing. */
+
+enum { FREED = 4000 };
+static uint64_t heaps_live(void)
+{
+    struct hak_stats stats;
+    hak_stats_get(&stats, sizeof stats);
+    return stats.heap_count - stats.dead_heap_count;
+}
+static void *only_frees(void *argument)
+{
+    void **blocks = (void **)argument;
+    errno = 77;
+    for (int i = 0; i < FREED; i++) free(blocks[i]);
+    EXPECT(errno == 77);
+    return (void *)(uintptr_t)heaps_live();
+}
+static void a_thread_that_only_frees_gathers_what_it_frees(void)
+{
+    static void *blocks[FREED];
+    for (int i = 0; i < FREED; i++) REQUIRE((blocks[i] = malloc((size_t)i % 500)) != NULL);
+    uint64_t before = heaps_live();
+    pthread_t thread;
+    void *during;
+    REQUIRE(pthread_create(&thread, NULL, only_frees, blocks) == 0);
+    pthread_join(thread, &during);
+    EXPECT_SAY((uintptr_t)during == before + 1, "%llu, then %llu", (unsigned long long)before, (unsigned long long)(uintptr_t)during);
+    EXPECT(heaps_live() == before);
+}
+
 /* Memory that threads leave behind is used again: 3,000 threads of 1 MiB each do not need 3 GB. */
 static void *touch_a_mib(void *unused)
 {
@@ -219,6 +254,7 @@ int main(void)
     RUN(detached_threads);
     RUN(blocks_outlive_their_threads);
     RUN(the_first_call_of_a_thread_may_be_any);
+    RUN(a_thread_that_only_frees_gathers_what_it_frees);
     RUN(memory_of_dead_threads_is_used_again);
     return EXPECT_RESULT();
 }

@@ -54,7 +54,7 @@ pub struct Stats {
     pub large_count: u64,
     /// Bytes of these blocks.
     pub large_bytes: u64,
-    /// Heaps there are: one per live thread that allocated, and spares.
+    /// Heaps there are: one per live thread that allocated or frees much, and spares.
     pub heap_count: u64,
     /// Heaps of these without a thread.
     pub dead_heap_count: u64,
