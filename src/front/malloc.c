@@ -38,12 +38,13 @@ static HAK_COLD void *out_of_memory(void) {
 
 static void *large_found(struct hak_heap *heap, size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
     size_t count = ((bytes - 1) >> HAK_GRANULE_SHIFT) + 1;
-    hak_kept_make_room(heap, count);
-    hak_big_name site = hak_big_site(address, (uint32_t)((heap->stack_top - stack) >> 3), bytes);
-    void *block = hak_large_take(bytes, align, site, zeroed);
+    struct hak_rush *rush = &heap->rush;
+    if (HAK_LIKELY(!hak_rush_is_on(rush))) hak_kept_make_room(heap, count);
+    hak_big_name site = hak_big_site(address, (uint32_t)((heap->stack_top - stack) >> 3), bytes, hak_rush_takes_part(rush));
+    void *block = hak_large_take(rush, bytes, align, site, zeroed);
     if (HAK_UNLIKELY(block == NULL)) {
         hak_heap_collect(heap);
-        block = hak_large_take(bytes, align, site, zeroed);
+        block = hak_large_take(rush, bytes, align, site, zeroed);
     }
     if (HAK_LIKELY(block != NULL)) {
         if (count <= HAK_KEPT_SIZES) hak_large_own(hak_granule_at(hak_granule_of(block)), hak_kept_name(heap));
@@ -245,7 +246,8 @@ HAK_EXPORT HAK_ALIGNED(HAK_LINE) void *malloc(size_t bytes) { return hak_malloc_
 
 /* The block was ended. */
 static HAK_NOINLINE void large_ended(struct hak_heap *heap, struct hak_granule *record) {
-    if (HAK_UNLIKELY(hak_heap_is_none(heap)) || !hak_kept_give(heap, record)) hak_large_finish(record);
+    bool is_none = hak_heap_is_none(heap);
+    if (HAK_UNLIKELY(is_none) || !hak_kept_give(heap, record)) hak_large_finish(is_none ? NULL : &heap->rush, record);
 }
 
 static HAK_NOINLINE void free_large_further(struct hak_granule *record, void *block) {

@@ -136,6 +136,7 @@ static void deliver_late_mail(struct hak_heap *heap) {
 void hak_heap_dead_unclaim(struct hak_heap *heap) {
     hak_free_flush(&heap->free_sum);
     hak_given_flush(&heap->given_sum);
+    hak_rush_flush(&heap->rush);
     atomic_store(&heap->state, HAK_HEAP_DEAD); /* seq_cst: pairs with the push and the look at state in mail.c */
     deliver_late_mail(heap);
 }
@@ -143,6 +144,7 @@ void hak_heap_dead_unclaim(struct hak_heap *heap) {
 void hak_heap_dead_give(struct hak_heap *heap) {
     hak_free_flush(&heap->free_sum);
     hak_given_flush(&heap->given_sum);
+    hak_rush_flush(&heap->rush);
     atomic_store(&heap->state, HAK_HEAP_DEAD);
     dead_push(heap);
     deliver_late_mail(heap);

@@ -76,7 +76,7 @@ HAK_STATIC(HAK_MIDDLE_TAGS == 16 && HAK_MIDDLE_RUN == 16); /* a bit each tells t
 HAK_STATIC((HAK_MIDDLE_RUN + 1) * HAK_MIDDLE_ONE_RUN + HAK_MIDDLE_BLOCKS <= UINT16_MAX && HAK_SLAB_BLOCK_BYTES_MAX <= UINT16_MAX);
 
 /* The spans of large blocks that their thread freed last, by size in granules: heap/kept.c. */
-enum { HAK_KEPT_SIZES = 32, HAK_KEPT_EACH = 4 };
+enum { HAK_KEPT_SIZES = 32, HAK_KEPT_EACH = 8 };
 struct hak_kept {
     hak_atomic_u32 busy;   /* 1: the heap's thread is at it */
     hak_atomic_u32 thief;  /* the fork epoch: a third thread is, or was in the parent; else 0 */
@@ -87,7 +87,7 @@ struct hak_kept {
 };
 
 /* Blocks of one word of another heap's slab, to be given back in one go. */
-enum { HAK_BATCHES = 32 };
+enum { HAK_BATCHES = 64 };
 struct hak_batch {
     hak_atomic_u64 *word; /* the owner's */
     uint64_t mask;        /* 0: nothing */
@@ -103,7 +103,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     int64_t middle_most;                 /* of free_sum: where it is more, what is kept of blocks above 1 KiB is looked at; 0 at first */
     int32_t clock_in, clock_step;        /* bytes until chores, a visit being HAK_VISIT_CLOCK; 0: something waits */
     int32_t clock_rest;                  /* what clock_in would be more by, if batches did not wait for the next visit */
-    uint32_t batches;                    /* which batches hold something, or more, as bits */
+    uint64_t batches;                    /* which batches hold something, or more, as bits */
     uint64_t middle_lent;                /* bit c: class c above 1 KiB has no slabs of its own, its pair serves it (hak_class_serving); 0: all have */
     int64_t free_sum;                    /* its part of hak_purge.free_bytes that is not added yet */
     int64_t given_sum;                   /* the same of hak_purge.given_bytes */
@@ -142,8 +142,10 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     uint32_t handed_due[HAK_SMALL_CLASS_MAX + 1]; /* a class stays earned if shelf[].handed is HAK_RARE_AGAIN more at its thread's end */
     uint64_t made_room[(HAK_SHELF_COUNT + 63) / 64]; /* by shelf: its slab ended for another's sake since middle_ms */
     HAK_ALIGNED(HAK_LINE) struct hak_middle middle[HAK_MIDDLE_CLASSES];
-    struct hak_batch batch[HAK_BATCHES]; /* by a hash of the word */
+    struct hak_batch batch[HAK_BATCHES]; /* four by a hash of the word */
+    uint32_t batch_turn;                 /* which of the four makes way next: two bits each */
     struct hak_kept kept;
+    struct hak_rush rush;
 };
 
 /* The library's only thread-local variable. */

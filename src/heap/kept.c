@@ -39,12 +39,15 @@ HAK_NOINLINE bool hak_kept_stolen_from(struct hak_heap *heap) {
 }
 
 /* Where threads are many what each keeps is much, and what the others take is of memory that would have served. */
-static uint64_t most_bytes(void) { return hak_load_relaxed(&hak_purge.crowded) ? HAK_KEPT_BYTES_CROWDED : HAK_KEPT_BYTES_MAX; }
+static uint64_t most_bytes(const struct hak_heap *heap) {
+    if (hak_load_relaxed(&hak_purge.crowded)) return HAK_KEPT_BYTES_CROWDED;
+    return hak_rush_is_on(&heap->rush) ? HAK_KEPT_BYTES_RUSH : HAK_KEPT_BYTES_MAX;
+}
 
 static bool give_listed(struct hak_heap *heap, struct hak_granule *record, size_t count) {
     struct hak_kept *kept = &heap->kept;
     uint64_t bytes = hak_load_relaxed(&kept->bytes) + ((uint64_t)count << HAK_GRANULE_SHIFT);
-    if (kept->count[count - 1] == HAK_KEPT_EACH || bytes > most_bytes()) return false;
+    if (kept->count[count - 1] == HAK_KEPT_EACH || bytes > most_bytes(heap)) return false;
     int64_t more = (int64_t)(bytes - kept->reserved);
     if ((more > 0 && hak_purge_over(more)) || !hak_large_keepable(record)) return false;
     if (more > 0) {

@@ -11,7 +11,8 @@
  * Threads:   the heap's owner; hak_kept_steal() any.
  * Invariant: reserved >= bytes. A span in the list is used in its chunk, has no owner, and is kept under this heap's name.
  *            Is it not when it is wanted, then two threads have freed it at once.
- * Limits:    four of a size, 3 MiB a heap, 64 KiB where heaps are many (heap/birth.c), never over the bound on free memory, and not
+ * Limits:    eight of a size, 3 MiB a heap, 12 MiB in a rush (memory/rush.h), 64 KiB where heaps are many (heap/birth.c), never over the bound
+ *            on free memory, and, but in a rush, not
  *            while memory would be touched for the first time instead (hak_kept_make_room): a vector that grows frees sizes that
  *            it never asks for again.
  * Measured:  two threads, 32 to 512 KiB, time as a share of 2 MiB a heap, and peak MiB: 3 MiB 0.83, 33.7; with a quarter less
@@ -24,7 +25,7 @@
 #include "heap/heap.h"
 #include "memory/large.h"
 
-enum { HAK_KEPT_BYTES_MAX = 3 << 20, HAK_KEPT_BYTES_CROWDED = HAK_GRANULE_BYTES };
+enum { HAK_KEPT_BYTES_MAX = 3 << 20, HAK_KEPT_BYTES_RUSH = 12 << 20, HAK_KEPT_BYTES_CROWDED = HAK_GRANULE_BYTES };
 
 /* The name of the heap's large blocks. */
 HAK_INLINE uint32_t hak_kept_name(const struct hak_heap *heap) { return heap->index + 1; }

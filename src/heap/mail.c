@@ -56,6 +56,8 @@ void hak_mail_left(struct hak_heap *self) {
 static void notify(struct hak_heap *self, struct hak_slab *slab) {
     uint32_t epoch = hak_load_relaxed(&hak_epoch);
     if (atomic_load(&slab->mailed) == epoch) return; /* seq_cst: whoever makes it 0 will read the word behind that */
+    struct hak_heap *likely = hak_load_relaxed(&slab->owner);
+    if (HAK_LIKELY(likely != NULL)) hak_prefetch_write(&likely->mail); /* all strangers write it: it comes while `mailed` does */
     /* seq_cst both: pairs with slab_make(), which writes owner and then reads mailed */
     if (atomic_exchange(&slab->mailed, epoch) == epoch) return;
     struct hak_heap *owner = atomic_load(&slab->owner);
@@ -142,8 +144,21 @@ static HAK_NOINLINE void batch_begin(struct hak_heap *self, struct hak_batch *ba
     batch->slab = slab;
     batch->room = room - 1;
     batch->behind = behind;
-    self->batches |= UINT32_C(1) << (batch - self->batch);
+    self->batches |= UINT64_C(1) << (batch - self->batch);
     batch->mask = bit;
+}
+
+/* The word's batch, or the one that makes way for it: of four, by a hash of the word, by turns. */
+HAK_INLINE struct hak_batch *batch_find(struct hak_heap *self, const hak_atomic_u64 *word) {
+    enum { WAYS = 4, SET_BITS = 4 };
+    HAK_STATIC((int)HAK_BATCHES == (1 << SET_BITS) * (int)WAYS && (1 << SET_BITS) * 2 == 32);
+    unsigned set = (unsigned)((uintptr_t)word * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SET_BITS));
+    struct hak_batch *batch = &self->batch[set * WAYS];
+    for (unsigned way = 0; way < WAYS; way++)
+        if (batch[way].word == word && batch[way].mask != 0) return &batch[way];
+    unsigned turn = self->batch_turn >> 2 * set & 3;
+    self->batch_turn ^= (turn ^ ((turn + 1) & 3)) << 2 * set;
+    return &batch[turn];
 }
 
 void hak_stranger_free(struct hak_heap *self, const struct hak_granule *record, unsigned block) {
@@ -155,9 +170,8 @@ void hak_stranger_free(struct hak_heap *self, const struct hak_granule *record, 
         return;
     }
     HAK_COUNT(&self->counters, free_stranger, 1);
-    struct hak_batch *batch = &self->batch[(uintptr_t)word * UINT64_C(0x9e3779b97f4a7c15) >> 59];
-    HAK_STATIC(HAK_BATCHES == 1 << (64 - 59));
-    if (batch->word != word || batch->mask == 0) {
+    struct hak_batch *batch = batch_find(self, word);
+    if (HAK_UNLIKELY(batch->word != word) || batch->mask == 0) {
         batch_begin(self, batch, record, word, bit);
         return;
     }
@@ -188,6 +202,7 @@ static void rest_take(struct hak_heap *heap) {
         if (!__atomic_compare_exchange_n(&heap->mail_rest, &seen, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) continue;
         atomic_signal_fence(memory_order_seq_cst);
         HAK_COUNT(&heap->counters, mail_taken, 1);
+        if (next) hak_prefetch_write(next); /* a stranger wrote it last: it comes while this one is looked at */
         struct hak_heap *owner = atomic_load(&slab->owner);
         if (owner != heap) {
             HAK_COUNT(&heap->counters, mail_forwarded, 1);

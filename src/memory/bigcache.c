@@ -67,11 +67,12 @@ static struct hak_big_row *row_of(const void *address, uint32_t height, unsigned
     return HAK_LIKELY(row != NULL) ? row : row_make(key, address, height, octave);
 }
 
-hak_big_name hak_big_site(const void *address, uint32_t height, size_t bytes) {
+hak_big_name hak_big_site(const void *address, uint32_t height, size_t bytes, bool is_counted) {
     if (HAK_OPT(disable_bigcache) | HAK_OPT(minimal)) return 0;
     unsigned octave = hak_word_last(bytes | 1);
     struct hak_big_row *row = row_of(address, height, octave);
     if (!row) return 0;
+    if (!is_counted) return (hak_big_name)(row - rows) + 1;
     if (HAK_UNLIKELY(hak_load_relaxed(&row->takes) == 0)) {
         struct hak_big_row *any = row_of(address, height, 0);
         hak_store_relaxed(&row->any, any ? (uint16_t)(any - rows + 1) : 0);

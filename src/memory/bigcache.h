@@ -22,8 +22,8 @@
 typedef unsigned hak_big_name;
 enum { HAK_BIG_ROWS = 1024 };
 
-/* Counts an allocation of the site; `height` of the stack at the call. */
-hak_big_name hak_big_site(const void *address, uint32_t height, size_t bytes);
+/* The site's name, and counts an allocation of it if that is wanted; `height` of the stack at the call. */
+hak_big_name hak_big_site(const void *address, uint32_t height, size_t bytes, bool is_counted);
 /* Counts a free; gives whether it should be looked at how much of the block was touched, had it been fresh. */
 bool hak_big_given(hak_big_name name);
 /* While little is known of the site: the granule of its last fresh block (0: none), so that somebody may look what became

@@ -147,12 +147,13 @@ HAK_COLD int64_t hak_chunk_look(size_t number, uint64_t mask) {
 }
 
 /* The granules of `mask` were just taken: how many of them are dirty. */
-static size_t note_take(struct hak_chunk *chunk, uint64_t mask) {
+static size_t note_take_in(struct hak_rush *rush, struct hak_chunk *chunk, uint64_t mask) {
     size_t count = hak_word_count(hak_load_relaxed(&chunk->dirty) & mask);
-    hak_free_note(-hak_chunk_resident_bytes(chunk, mask), hak_word_count(mask));
+    hak_rush_note_free(rush, -hak_chunk_resident_bytes(chunk, mask), hak_word_count(mask));
     if (hak_load_relaxed(&chunk->cold) & mask) hak_and(&chunk->cold, ~mask); /* used between two sweeps */
     return count;
 }
+static size_t note_take(struct hak_chunk *chunk, uint64_t mask) { return note_take_in(NULL, chunk, mask); }
 
 HAK_COLD void hak_chunk_note_gone(struct hak_chunk *chunk, unsigned at, unsigned pages) {
     uint64_t bit = UINT64_C(1) << at, ever = hak_load_relaxed(&chunk->ever);
@@ -186,8 +187,10 @@ static void note_use(size_t granule, size_t count) {
     }
 }
 
+static HAK_ALIGNED(HAK_LINE) hak_atomic_u32 lost_count; /* races for granules */
+
 /* None of `without` is to be in it. */
-static size_t take_in_chunk_without(size_t number, unsigned count, uint64_t starts_allowed, uint64_t without, size_t *dirty_granules) {
+static size_t take_in_chunk_without(struct hak_rush *rush, size_t number, unsigned count, uint64_t starts_allowed, uint64_t without, size_t *dirty_granules) {
     struct hak_chunk *chunk = hak_chunk_at(number);
     uint64_t used = hak_load_relaxed(&chunk->used);
     for (;;) {
@@ -196,25 +199,26 @@ static size_t take_in_chunk_without(size_t number, unsigned count, uint64_t star
         uint64_t mask = hak_word_mask(hak_word_first(starts), count);
         /* acquire: pairs with the release in hak_span_give(); what was there is ours to overwrite */
         if (hak_cas_weak(&chunk->used, &used, used | mask)) {
-            *dirty_granules = note_take(chunk, mask);
+            *dirty_granules = note_take_in(rush, chunk, mask);
             return number * HAK_CHUNK_GRANULES + hak_word_first(mask);
         }
+        hak_add(&lost_count, 1);
     }
 }
 
-static size_t take_in_chunk(size_t number, unsigned count, uint64_t starts_allowed, size_t *dirty_granules) {
-    return take_in_chunk_without(number, count, starts_allowed, 0, dirty_granules);
+static size_t take_in_chunk(struct hak_rush *rush, size_t number, unsigned count, uint64_t starts_allowed, size_t *dirty_granules) {
+    return take_in_chunk_without(rush, number, count, starts_allowed, 0, dirty_granules);
 }
 
 /* Below the top. */
-static size_t take_there(size_t count, uint64_t allowed, size_t top, size_t *dirty_granules) {
+static size_t take_there(struct hak_rush *rush, size_t count, uint64_t allowed, size_t top, size_t *dirty_granules) {
     unsigned k = size_of(count);
     for (size_t number = room_next(0, k, top); number < top; number = room_next(number + 1, k, top)) {
         if (!is_ready(number) && chunks_reach(number, 1) != HAK_READY) { /* the top passed it, on the way to a run */
             if (hak_region_is_foreign(number)) room_clear(number, k);
             continue;
         }
-        size_t granule = take_in_chunk(number, (unsigned)count, allowed, dirty_granules);
+        size_t granule = take_in_chunk(rush, number, (unsigned)count, allowed, dirty_granules);
         if (granule != HAK_NO_GRANULE) return granule;
         if (!hak_word_runs(~hak_load_relaxed(&hak_chunk_at(number)->used), least[k])) room_clear(number, k);
     }
@@ -328,10 +332,10 @@ static void foreign_pass(uint64_t end) {
     }
 }
 
-static size_t take_small(size_t count, size_t align, size_t *dirty_granules) {
+static size_t take_small(struct hak_rush *rush, size_t count, size_t align, size_t *dirty_granules) {
     uint64_t allowed = align > 1 ? hak_word_multiples((unsigned)align) : ~UINT64_C(0);
     size_t top = hak_load_acquire(&hak_chunk_top);
-    size_t granule = take_there(count, allowed, top, dirty_granules);
+    size_t granule = take_there(rush, count, allowed, top, dirty_granules);
     if (granule == HAK_NO_GRANULE && align == 1 && count > ACROSS_MORE_THAN) {
         granule = take_across(count, dirty_granules);
         if (granule == HAK_NO_GRANULE) granule = take_before(top, count, top, dirty_granules);
@@ -353,7 +357,7 @@ static size_t take_small(size_t count, size_t align, size_t *dirty_granules) {
             if (number == passed && hak_region_is_foreign(number)) foreign_pass(++passed);
             continue;
         }
-        granule = take_in_chunk(number, (unsigned)count, allowed, dirty_granules);
+        granule = take_in_chunk(rush, number, (unsigned)count, allowed, dirty_granules);
         if (granule != HAK_NO_GRANULE) return granule;
     }
     return HAK_NO_GRANULE;
@@ -420,11 +424,11 @@ static HAK_COLD void give_unmapped(size_t granule, size_t count) {
     if (granule + count > from) hak_span_give(from, granule + count - from, HAK_SPAN_AS_IT_WAS);
 }
 
-static size_t span_take(size_t count, size_t align, size_t *dirty_granules) {
+static size_t span_take(struct hak_rush *rush, size_t count, size_t align, size_t *dirty_granules) {
     HAK_ASSERT(count > 0 && (align & (align - 1)) == 0);
     for (;;) {
         size_t granule = count <= HAK_CHUNK_GRANULES && align <= HAK_CHUNK_GRANULES
-                             ? take_small(count, align, dirty_granules)
+                             ? take_small(rush, count, align, dirty_granules)
                              : take_run(count, align, dirty_granules);
         if (granule == HAK_NO_GRANULE) return granule;
         enum hak_ready ready = hak_region_map_pieces(granule, count);
@@ -434,11 +438,15 @@ static size_t span_take(size_t count, size_t align, size_t *dirty_granules) {
     }
 }
 
-size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules) {
-    size_t granule = span_take(count, align, dirty_granules);
+size_t hak_span_take_in(struct hak_rush *rush, size_t count, size_t align, size_t *dirty_granules) {
+    uint32_t lost = hak_load_relaxed(&lost_count);
+    size_t granule = span_take(rush, count, align, dirty_granules);
     if (granule != HAK_NO_GRANULE) note_use(granule, count);
+    if (rush) hak_rush_turn(rush, hak_load_relaxed(&lost_count) != lost);
     return granule;
 }
+
+size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules) { return hak_span_take_in(NULL, count, align, dirty_granules); }
 
 /* The lowest of those that are clean as a whole, if there is one in the first chunks with room. */
 static size_t take_clean(size_t count, size_t *dirty_granules) {
@@ -449,7 +457,7 @@ static size_t take_clean(size_t count, size_t *dirty_granules) {
     for (size_t number = room_next(0, k, top); number < top && tries < TRIES; number = room_next(number + 1, k, top), tries++) {
         if (!is_ready(number)) continue;
         uint64_t dirty = hak_load_relaxed(&hak_chunk_at(number)->dirty);
-        size_t granule = take_in_chunk_without(number, (unsigned)count, ~UINT64_C(0), dirty, dirty_granules);
+        size_t granule = take_in_chunk_without(NULL, number, (unsigned)count, ~UINT64_C(0), dirty, dirty_granules);
         if (granule != HAK_NO_GRANULE) return granule;
     }
     return HAK_NO_GRANULE;
@@ -458,7 +466,7 @@ static size_t take_clean(size_t count, size_t *dirty_granules) {
 size_t hak_span_take_dense(size_t count, bool is_few) {
     size_t dirty_granules, granule = is_few ? take_clean(count, &dirty_granules) : HAK_NO_GRANULE;
     HAK_ASSERT(count <= ACROSS_MORE_THAN);
-    if (granule == HAK_NO_GRANULE) granule = span_take(count, 1, &dirty_granules);
+    if (granule == HAK_NO_GRANULE) granule = span_take(NULL, count, 1, &dirty_granules);
     if (granule == HAK_NO_GRANULE || dirty_granules == count || is_few) return granule; /* few pages are no huge one */
     struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
     uint64_t mask = hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES), (unsigned)count);
@@ -492,7 +500,9 @@ bool hak_span_is_blank(size_t granule, size_t count) {
     return true;
 }
 
-void hak_span_give(size_t granule, size_t count, enum hak_span_state state) {
+void hak_span_give(size_t granule, size_t count, enum hak_span_state state) { hak_span_give_in(NULL, granule, count, state); }
+
+void hak_span_give_in(struct hak_rush *rush, size_t granule, size_t count, enum hak_span_state state) {
     while (count > 0) {
         struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
         unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
@@ -502,7 +512,7 @@ void hak_span_give(size_t granule, size_t count, enum hak_span_state state) {
         if (state != HAK_SPAN_AS_IT_WAS) hak_chunk_forget_blank(chunk, mask);
         if (state == HAK_SPAN_DIRTY && (hak_load_relaxed(&chunk->dirty) & mask) != mask) hak_or(&chunk->dirty, mask);
         if (state == HAK_SPAN_CLEAN) hak_and(&chunk->dirty, ~mask);
-        hak_free_note(hak_chunk_resident_bytes(chunk, mask), -(int64_t)part);
+        hak_rush_note_free(rush, hak_chunk_resident_bytes(chunk, mask), -(int64_t)part);
         if (state == HAK_SPAN_AS_IT_WAS) {
             give_untouched(granule / HAK_CHUNK_GRANULES, mask);
         } else {

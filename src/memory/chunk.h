@@ -13,6 +13,7 @@
 
 #include "base/word.h"
 #include "memory/region.h"
+#include "memory/rush.h"
 
 struct HAK_ALIGNED(HAK_LINE) hak_chunk {
     hak_atomic_u64 used;   /* granules that are handed out */
@@ -98,6 +99,9 @@ extern hak_atomic_u64 hak_chunk_top;
  * (0: all read as zeros). HAK_NO_GRANULE when there is no room or the kernel refuses. */
 size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules);
 
+/* As hak_span_take() and hak_span_give(), by a thread that may be in a rush (memory/rush.h); NULL: by somebody who keeps nothing apart. */
+size_t hak_span_take_in(struct hak_rush *rush, size_t count, size_t align, size_t *dirty_granules);
+
 /* Would that be, of up to 64 granules, memory of which nothing is resident? A guess: others take and give meanwhile, and what lies across
  * chunks is not looked at. */
 bool hak_span_next_is_clean(size_t count);
@@ -129,6 +133,7 @@ HAK_INLINE uint64_t hak_chunk_stale(struct hak_chunk *chunk) {
  * not touched since the take. */
 enum hak_span_state { HAK_SPAN_DIRTY, HAK_SPAN_CLEAN, HAK_SPAN_AS_IT_WAS };
 void hak_span_give(size_t granule, size_t count, enum hak_span_state state);
+void hak_span_give_in(struct hak_rush *rush, size_t granule, size_t count, enum hak_span_state state);
 
 /* Granules that were taken are free; hak_span_room() follows. Release: pairs with the take's CAS; seq_cst: see chunk.c. */
 HAK_INLINE void hak_chunk_release(struct hak_chunk *chunk, uint64_t mask) { atomic_fetch_and(&chunk->used, ~mask); }

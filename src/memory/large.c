@@ -16,7 +16,7 @@
 #include <string.h>
 
 char hak_large_mark[HAK_LINE] HAK_ALIGNED(HAK_LINE);
-hak_atomic_i64 hak_large_live_count, hak_large_live_bytes, hak_large_lost_granules;
+hak_atomic_i64 hak_large_lost_granules;
 
 #define MOVED (UINT64_C(1) << 63)
 #define FRESH (UINT64_C(1) << 62) /* nothing of it was resident when it was taken */
@@ -31,14 +31,13 @@ static size_t pages_bytes(size_t bytes) { return hak_round_up(bytes, (size_t)1 <
 
 static int64_t counted(size_t count) { return (int64_t)count << HAK_GRANULE_SHIFT; }
 
-static void record_write(size_t granule, size_t count, size_t bytes, uint64_t flags) {
+static void record_write(struct hak_rush *rush, size_t granule, size_t count, size_t bytes, uint64_t flags) {
     struct hak_granule *record = hak_granule_at(granule);
     hak_large_words_set(record, pages_bytes(bytes));
     record->start = hak_granule_address(granule);
     __atomic_store_n(&record->reciprocal, count | flags, __ATOMIC_RELAXED);
     hak_store_release(&record->owner, HAK_LARGE);
-    hak_add(&hak_large_live_count, 1);
-    hak_add(&hak_large_live_bytes, counted(count));
+    hak_rush_note_live(rush, 1, counted(count));
 }
 
 static hak_big_name site_in(uint64_t reciprocal) { return reciprocal >> SITE_SHIFT & 0xffff; }
@@ -76,10 +75,10 @@ static void look_back(hak_big_name site, size_t fresh_granule) {
     hak_big_looked(site, touched_share(granule, (count > 1 ? count - 1 : count) << HAK_GRANULE_SHIFT)); /* the last may be a part */
 }
 
-void *hak_large_take(size_t bytes, size_t align, hak_big_name site, bool *zeroed) {
+void *hak_large_take(struct hak_rush *rush, size_t bytes, size_t align, hak_big_name site, bool *zeroed) {
     size_t count = granules_for(bytes), dirty;
     if (count > UINT32_MAX || align >> HAK_GRANULE_SHIFT > UINT32_MAX) return NULL;
-    size_t granule = hak_span_take(count, align > HAK_GRANULE_BYTES ? align >> HAK_GRANULE_SHIFT : 1, &dirty);
+    size_t granule = hak_span_take_in(rush, count, align > HAK_GRANULE_BYTES ? align >> HAK_GRANULE_SHIFT : 1, &dirty);
     if (granule == HAK_NO_GRANULE) return NULL;
     *zeroed = dirty == 0 || hak_span_is_blank(granule, count);
     uint64_t flags = (uint64_t)site << SITE_SHIFT;
@@ -90,7 +89,7 @@ void *hak_large_take(size_t bytes, size_t align, hak_big_name site, bool *zeroed
         else is_looked_at = true;
         if (is_looked_at && dirty == 0) flags |= FRESH;
     }
-    record_write(granule, count, bytes, flags);
+    record_write(rush, granule, count, bytes, flags);
     return hak_granule_address(granule);
 }
 
@@ -146,7 +145,7 @@ void hak_large_clear(struct hak_granule *record, size_t bytes) {
     }
 }
 
-static void span_end(size_t granule, size_t count, bool moved, hak_big_name site) {
+static void span_end(struct hak_rush *rush, size_t granule, size_t count, bool moved, hak_big_name site) {
     enum hak_span_state state = HAK_SPAN_DIRTY;
     bool is_unseen = !moved && hak_big_is_sparse(site);
     if (is_unseen) hak_span_leave_unseen(granule, count);
@@ -157,7 +156,7 @@ static void span_end(size_t granule, size_t count, bool moved, hak_big_name site
             state = HAK_SPAN_CLEAN;
         }
     }
-    hak_span_give(granule, count, state);
+    hak_span_give_in(rush, granule, count, state);
     if (is_unseen) hak_store_release(&hak_purge.unseen, 1); /* after it is free: who looks takes what is free only */
 }
 
@@ -168,7 +167,7 @@ bool hak_large_end(struct hak_granule *record) {
 
 bool hak_large_give(struct hak_granule *record) {
     if (!hak_large_end(record)) return false;
-    hak_large_finish(record);
+    hak_large_finish(NULL, record);
     return true;
 }
 
@@ -195,7 +194,7 @@ void hak_large_drop(struct hak_granule *record) {
     hak_large_words_set(record, hak_large_usable(record));
     hak_add(&hak_large_live_count, -1);
     hak_add(&hak_large_live_bytes, -counted(count));
-    span_end(hak_granule_of(record->start), count, false, site_of(record));
+    span_end(NULL, hak_granule_of(record->start), count, false, site_of(record));
 }
 
 void (*hak_large_on_end)(void *block);
@@ -205,15 +204,14 @@ void hak_large_sampled(struct hak_granule *record) {
     __atomic_store_n(&record->reciprocal, (hak_large_facts(record) & ~HAK_LARGE_NOTED) | SAMPLED, __ATOMIC_RELAXED);
 }
 
-void hak_large_finish(struct hak_granule *record) {
+void hak_large_finish(struct hak_rush *rush, struct hak_granule *record) {
     if (HAK_UNLIKELY(hak_large_facts(record) & SAMPLED)) hak_large_on_end(record->start);
     size_t granule = hak_granule_of(record->start), count = hak_large_granules(record);
     bool moved = hak_large_facts(record) & MOVED, fresh = hak_large_facts(record) & FRESH;
     hak_big_name site = site_of(record);
-    hak_add(&hak_large_live_count, -1);
-    hak_add(&hak_large_live_bytes, -counted(count));
-    if (site && hak_big_given(site) && fresh) hak_big_looked(site, touched_share(granule, hak_large_usable(record)));
-    span_end(granule, count, moved, site);
+    hak_rush_note_live(rush, -1, -counted(count));
+    if (site && hak_rush_takes_part(rush) && hak_big_given(site) && fresh) hak_big_looked(site, touched_share(granule, hak_large_usable(record)));
+    span_end(rush, granule, count, moved, site);
     if (moved) hak_add(&moved_count, -1);
     if (HAK_LIKELY(!hak_purge_over(0))) return;
     if (hak_big_comes_back(site) && hak_purge_keep()) return;
@@ -228,7 +226,7 @@ bool hak_large_resize(struct hak_granule *record, size_t bytes) {
     hak_large_words_set(record, pages_bytes(bytes) | (uint64_t)hak_large_name(record) << HAK_LARGE_NAME_SHIFT);
     __atomic_store_n(&record->reciprocal, new | (hak_large_facts(record) & ~(FRESH | HAK_LARGE_NOTED | UINT32_MAX)), __ATOMIC_RELAXED);
     if (new < old) {
-        span_end(granule + new, old - new, hak_large_facts(record) & MOVED, site_of(record));
+        span_end(NULL, granule + new, old - new, hak_large_facts(record) & MOVED, site_of(record));
         hak_purge_enforce();
     }
     return true;
@@ -261,8 +259,8 @@ HAK_COLD void *hak_large_move(struct hak_granule *record, size_t bytes) {
     hak_add(&hak_large_live_count, -1);
     hak_add(&hak_large_live_bytes, -counted(old));
     hak_store_release(&record->owner, NULL);
-    span_end(from, old, true, site);
+    span_end(NULL, from, old, true, site);
     if (!was_moved) hak_add(&moved_count, 1);
-    record_write(to, count, bytes, MOVED | (uint64_t)site << SITE_SHIFT);
+    record_write(NULL, to, count, bytes, MOVED | (uint64_t)site << SITE_SHIFT);
     return hak_granule_address(to);
 }

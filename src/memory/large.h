@@ -42,7 +42,7 @@ HAK_INLINE size_t hak_large_granules(const struct hak_granule *record) { return 
 
 /* A block of at least `bytes`, its address a multiple of `align` (a power of two). *zeroed: all of it reads as
  * zeros already. NULL when there is no room. */
-void *hak_large_take(size_t bytes, size_t align, hak_big_name site, bool *zeroed);
+void *hak_large_take(struct hak_rush *rush, size_t bytes, size_t align, hak_big_name site, bool *zeroed);
 
 /* Makes a fresh block of hak_large_take() read as zeros; what the kernel has cleared is not touched. */
 void hak_large_clear(struct hak_granule *record, size_t bytes);
@@ -50,7 +50,7 @@ void hak_large_clear(struct hak_granule *record, size_t bytes);
 /* False: it is free already. End takes the block from the program, finish gives its span back; give is both. */
 bool hak_large_give(struct hak_granule *record);
 bool hak_large_end(struct hak_granule *record);
-void hak_large_finish(struct hak_granule *record);
+void hak_large_finish(struct hak_rush *rush, struct hak_granule *record);
 
 /* A sampled block: it is not kept, and its end is told, while its granules are still its own. NULL: nobody samples. */
 void hak_large_sampled(struct hak_granule *record);
@@ -88,8 +88,6 @@ bool hak_large_resize(struct hak_granule *record, size_t bytes);
 /* Moves the block's pages to a larger span without copying; the new address, or NULL: copy instead. */
 void *hak_large_move(struct hak_granule *record, size_t bytes);
 
-/* Kept ones among them, and whole granules. */
-extern hak_atomic_i64 hak_large_live_count, hak_large_live_bytes;
 /* In use for ever by nobody: the kernel would not map them again after a move that it refused. */
 extern hak_atomic_i64 hak_large_lost_granules;
 

@@ -28,7 +28,7 @@ static struct hak_granule *record_of(void *block) { return hak_granule_at(hak_gr
 
 static void *block_take(hak_big_name site, size_t bytes) {
     bool zeroed;
-    char *block = hak_large_take(bytes, 1, site, &zeroed);
+    char *block = hak_large_take(NULL, bytes, 1, site, &zeroed);
     REQUIRE(block != NULL);
     return block;
 }
@@ -40,21 +40,21 @@ static bool dense(hak_big_name name) {
 
 static void a_site_is_its_address_height_and_octave(void **state) {
     (void)state;
-    hak_big_name name = hak_big_site(SITE(1), 7, 3 * MIB);
+    hak_big_name name = hak_big_site(SITE(1), 7, 3 * MIB, true);
     assert_int_not_equal(name, 0);
-    assert_int_equal(hak_big_site(SITE(1), 7, 2 * MIB), name);
-    assert_int_not_equal(hak_big_site(SITE(1), 7, 4 * MIB), name);
-    assert_int_not_equal(hak_big_site(SITE(1), 8, 3 * MIB), name);
-    assert_int_not_equal(hak_big_site(SITE(2), 7, 3 * MIB), name);
+    assert_int_equal(hak_big_site(SITE(1), 7, 2 * MIB, true), name);
+    assert_int_not_equal(hak_big_site(SITE(1), 7, 4 * MIB, true), name);
+    assert_int_not_equal(hak_big_site(SITE(1), 8, 3 * MIB, true), name);
+    assert_int_not_equal(hak_big_site(SITE(2), 7, 3 * MIB, true), name);
 }
 
 static void switched_off_it_knows_nobody(void **state) {
     (void)state;
     hak_options.disable_bigcache = 1;
-    assert_int_equal(hak_big_site(SITE(1), 7, 3 * MIB), 0);
+    assert_int_equal(hak_big_site(SITE(1), 7, 3 * MIB, true), 0);
     hak_options.disable_bigcache = 0;
     hak_options.minimal = 1;
-    assert_int_equal(hak_big_site(SITE(1), 7, 3 * MIB), 0);
+    assert_int_equal(hak_big_site(SITE(1), 7, 3 * MIB, true), 0);
     hak_options.minimal = 0;
     assert_false(hak_big_comes_back(0));
     assert_false(hak_big_never_comes_back(0));
@@ -63,17 +63,17 @@ static void switched_off_it_knows_nobody(void **state) {
 
 static void who_asks_soon_after_a_free_twice_comes_back(void **state) {
     (void)state;
-    hak_big_name name = hak_big_site(SITE(10), 0, 5 * MIB);
+    hak_big_name name = hak_big_site(SITE(10), 0, 5 * MIB, true);
     for (unsigned i = 0; i < 2; i++) {
         assert_false(hak_big_comes_back(name));
         hak_big_given(name);
-        hak_big_site(SITE(10), 0, 5 * MIB);
+        hak_big_site(SITE(10), 0, 5 * MIB, true);
     }
     assert_true(hak_big_comes_back(name));
     hak_options.large_linger_ms = 0; /* no time is short enough */
     for (unsigned i = 0; i < 3; i++) {
         hak_big_given(name);
-        hak_big_site(SITE(10), 0, 5 * MIB);
+        hak_big_site(SITE(10), 0, 5 * MIB, true);
     }
     hak_options.large_linger_ms = 1000;
     assert_false(hak_big_comes_back(name));
@@ -82,14 +82,14 @@ static void who_asks_soon_after_a_free_twice_comes_back(void **state) {
 
 static void a_block_that_was_touched_makes_its_site_dense_at_every_size(void **state) {
     (void)state;
-    hak_big_name name = hak_big_site(SITE(20), 0, 300000);
+    hak_big_name name = hak_big_site(SITE(20), 0, 300000, true);
     assert_false(dense(name));
     char *block = block_take(name, 300000);
     memset(block, 1, 300000);
     assert_true(hak_large_give(record_of(block)));
     assert_true(dense(name));
-    assert_true(dense(hak_big_site(SITE(20), 0, 40 * MIB))); /* of which nothing was seen yet */
-    assert_false(dense(hak_big_site(SITE(21), 0, 300000)));
+    assert_true(dense(hak_big_site(SITE(20), 0, 40 * MIB, true))); /* of which nothing was seen yet */
+    assert_false(dense(hak_big_site(SITE(21), 0, 300000, true)));
     hak_purge_spans(0);
 }
 
@@ -98,7 +98,7 @@ static void the_block_before_tells_when_none_is_freed(void **state) {
     void *block[4];
     hak_big_name name = 0;
     for (unsigned i = 0; i < 4; i++) {
-        name = hak_big_site(SITE(30), 0, 1 * MIB);
+        name = hak_big_site(SITE(30), 0, 1 * MIB, true);
         block[i] = block_take(name, 1 * MIB);
         memset(block[i], 1, 1 * MIB);
     }
@@ -109,7 +109,7 @@ static void the_block_before_tells_when_none_is_freed(void **state) {
 
 static void one_untouched_block_ends_it(void **state) {
     (void)state;
-    hak_big_name name = hak_big_site(SITE(40), 0, 1 * MIB);
+    hak_big_name name = hak_big_site(SITE(40), 0, 1 * MIB, true);
     hak_big_looked(name, 1024);
     assert_true(dense(name));
     hak_big_looked(name, 100);
@@ -128,7 +128,7 @@ static void of_a_sparse_block_only_what_was_touched_is_free_memory(void **state)
     hak_purge_spans(0);
     int64_t before = hak_load_relaxed(&hak_purge.free_bytes);
     for (unsigned i = 0; i < 40; i++) {
-        hak_big_name name = hak_big_site(SITE(60), 0, 3 * MIB);
+        hak_big_name name = hak_big_site(SITE(60), 0, 3 * MIB, true);
         char *block = block_take(name, 3 * MIB);
         block[i % 3 * MIB] = 1;
         assert_true(hak_large_give(record_of(block)));
@@ -146,7 +146,7 @@ static void of_a_sparse_block_only_what_was_touched_is_free_memory(void **state)
         assert_int_equal(hak_load_relaxed(&hak_purge.returned_bytes), returned);
     }
     bool zeroed = true;
-    char *block = hak_large_take(3 * MIB, 1, 0, &zeroed); /* another's: it may hold what is swapped out */
+    char *block = hak_large_take(NULL, 3 * MIB, 1, 0, &zeroed); /* another's: it may hold what is swapped out */
     assert_false(zeroed);
     memset(block, 1, 3 * MIB);
     assert_int_equal(hak_load_relaxed(&hak_purge.free_bytes), before);
@@ -186,7 +186,7 @@ static void what_comes_back_is_kept_over_the_bound_but_not_over_its_own(void **s
     hak_store_relaxed(&hak_purge.keep_ms, hak_os_clock_ms());
     uint64_t before = 0;
     for (unsigned i = 0; i < 8; i++) {
-        hak_big_name name = hak_big_site(SITE(50), 0, 20 * MIB);
+        hak_big_name name = hak_big_site(SITE(50), 0, 20 * MIB, true);
         void *block = block_take(name, 20 * MIB);
         memset(block, 1, 20 * MIB);
         if (i == 3) before = hak_load_relaxed(&hak_purge.returned_bytes);
@@ -196,7 +196,7 @@ static void what_comes_back_is_kept_over_the_bound_but_not_over_its_own(void **s
     assert_true(hak_load_relaxed(&hak_purge.free_bytes) >= 20 * MIB);
     hak_purge_spans(0);
     hak_options.large_keep_mb = 10;
-    void *block = block_take(hak_big_site(SITE(50), 0, 20 * MIB), 20 * MIB);
+    void *block = block_take(hak_big_site(SITE(50), 0, 20 * MIB, true), 20 * MIB);
     memset(block, 1, 20 * MIB);
     hak_store_relaxed(&hak_purge.keep_bytes, 0);
     before = hak_load_relaxed(&hak_purge.returned_bytes);
@@ -208,9 +208,9 @@ static void what_comes_back_is_kept_over_the_bound_but_not_over_its_own(void **s
 
 static void a_full_table_forgets_the_idle(void **state) {
     (void)state;
-    for (unsigned i = 0; i < 5000; i++) hak_big_site(SITE(1000 + i), 0, 100000);
+    for (unsigned i = 0; i < 5000; i++) hak_big_site(SITE(1000 + i), 0, 100000, true);
     unsigned known = 0;
-    for (unsigned i = 0; i < 40; i++) known = hak_big_site(SITE(9999), 0, 100000) != 0;
+    for (unsigned i = 0; i < 40; i++) known = hak_big_site(SITE(9999), 0, 100000, true) != 0;
     assert_true(known); /* who goes on asking gets a row */
 }
 

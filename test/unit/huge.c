@@ -146,12 +146,12 @@ static void calloc_of_blank_granules_knows_it(void **state) {
     size_t granule = grow_until_huge();
     if (granule == HAK_NO_GRANULE) skip();
     bool zeroed = false;
-    char *block = hak_large_take(3 * HAK_GRANULE_BYTES, 1, 0, &zeroed);
+    char *block = hak_large_take(NULL, 3 * HAK_GRANULE_BYTES, 1, 0, &zeroed);
     assert_int_equal(hak_granule_of(block) / HALF, granule / HALF);
     assert_true(zeroed);
     memset(block, 1, 3 * HAK_GRANULE_BYTES);
     assert_true(hak_large_give(hak_granule_at(hak_granule_of(block))));
-    assert_ptr_equal(hak_large_take(3 * HAK_GRANULE_BYTES, 1, 0, &zeroed), block);
+    assert_ptr_equal(hak_large_take(NULL, 3 * HAK_GRANULE_BYTES, 1, 0, &zeroed), block);
     assert_false(zeroed);
     hak_large_clear(hak_granule_at(hak_granule_of(block)), 3 * HAK_GRANULE_BYTES);
     for (size_t i = 0; i < 3 * HAK_GRANULE_BYTES; i += 64) REQUIRE(block[i] == 0);

@@ -17,7 +17,7 @@ static struct hak_granule *record_of(void *block) { return hak_granule_at(hak_gr
 
 static void *large_take(size_t granules) {
     bool zeroed;
-    void *block = hak_large_take(granules * HAK_GRANULE_BYTES, 1, 0, &zeroed);
+    void *block = hak_large_take(NULL, granules * HAK_GRANULE_BYTES, 1, 0, &zeroed);
     REQUIRE(block != NULL);
     return block;
 }
@@ -26,7 +26,7 @@ static void *large_take(size_t granules) {
 static bool large_free(struct hak_heap *heap, void *block) {
     REQUIRE(hak_large_end(record_of(block)));
     if (hak_kept_give(heap, record_of(block))) return true;
-    hak_large_finish(record_of(block));
+    hak_large_finish(NULL, record_of(block));
     return false;
 }
 
@@ -79,7 +79,7 @@ static void what_is_kept_goes_back_rather_than_memory_is_touched_for_the_first_t
     assert_int_equal(heap->kept.bytes, 12 * HAK_GRANULE_BYTES);
     void *gap = large_take(3), *behind = large_take(1);
     REQUIRE(hak_large_end(record_of(gap)));
-    hak_large_finish(record_of(gap));
+    hak_large_finish(NULL, record_of(gap));
     hak_kept_make_room(heap, 3); /* there it is resident */
     assert_int_equal(heap->kept.bytes, 12 * HAK_GRANULE_BYTES);
     assert_ptr_equal(large_take(3), gap);
@@ -163,7 +163,7 @@ static void a_reused_block_that_was_fresh_is_cleared_for_calloc(void **state) {
     struct hak_heap *heap = heap_make();
     hak_purge_spans(0);
     bool zeroed;
-    char *block = hak_large_take(2 * HAK_GRANULE_BYTES, 1, 0, &zeroed);
+    char *block = hak_large_take(NULL, 2 * HAK_GRANULE_BYTES, 1, 0, &zeroed);
     assert_true(zeroed);
     memset(block, 1, 2 * HAK_GRANULE_BYTES);
     assert_true(large_free(heap, block));

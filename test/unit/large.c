@@ -23,7 +23,7 @@ static struct hak_granule *record_of(const void *block) { return hak_granule_at(
 
 static char *take(size_t bytes) {
     bool zeroed;
-    char *block = hak_large_take(bytes, 1, 0, &zeroed);
+    char *block = hak_large_take(NULL, bytes, 1, 0, &zeroed);
     assert_non_null(block);
     return block;
 }
@@ -50,7 +50,7 @@ static void a_block_holds_what_was_asked_for(void **state) {
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (size_t align = 16; align <= 16 * MIB; align *= 8) {
             bool zeroed;
-            char *block = hak_large_take(sizes[i], align, 0, &zeroed);
+            char *block = hak_large_take(NULL, sizes[i], align, 0, &zeroed);
             struct hak_granule *record = record_of(block);
             assert_non_null(block);
             assert_int_equal((uintptr_t)block % align, 0);
@@ -73,11 +73,11 @@ static void what_was_used_is_not_called_zero(void **state) {
     (void)state;
     hak_purge_spans(0);
     bool zeroed = false;
-    char *block = hak_large_take(300000, 1, 0, &zeroed);
+    char *block = hak_large_take(NULL, 300000, 1, 0, &zeroed);
     assert_true(zeroed);
     memset(block, 1, 300000);
     give(block);
-    char *again = hak_large_take(300000, 1, 0, &zeroed);
+    char *again = hak_large_take(NULL, 300000, 1, 0, &zeroed);
     assert_ptr_equal(again, block);
     assert_false(zeroed);
     give(again);
@@ -108,7 +108,7 @@ static void clear_zeroes_only_what_is_dirty(void **state) {
     hak_add(&hak_large_live_count, -1);
     hak_add(&hak_large_live_bytes, -(int64_t)bytes);
     bool zeroed;
-    block = hak_large_take(bytes, 1, 0, &zeroed);
+    block = hak_large_take(NULL, bytes, 1, 0, &zeroed);
     assert_int_equal(hak_granule_of(block), granule);
     assert_false(zeroed);
     hak_large_clear(record_of(block), bytes - 1000);
@@ -141,7 +141,7 @@ static void clear_leaves_absent_what_was_never_touched(void **state) {
         block[bytes - 1] = 0x77;
         give(block);
         bool zeroed;
-        assert_ptr_equal(hak_large_take(bytes, 1, 0, &zeroed), block);
+        assert_ptr_equal(hak_large_take(NULL, bytes, 1, 0, &zeroed), block);
         assert_false(zeroed);
         hak_os_fault = refused ? refuse_return : NULL;
         hak_large_clear(record_of(block), bytes);
@@ -216,7 +216,7 @@ static void a_move_keeps_the_contents(void **state) {
         give(moved);
         audit();
         bool zeroed; /* where it was is free memory as any other, and zero if it is said to be */
-        char *again = hak_large_take(bytes, 1, 0, &zeroed);
+        char *again = hak_large_take(NULL, bytes, 1, 0, &zeroed);
         if (zeroed)
             for (size_t i = 0; i < bytes; i++) REQUIRE(again[i] == 0);
         give(again);
@@ -260,9 +260,9 @@ static void a_second_give_is_refused(void **state) {
 static void what_cannot_be_had_is_refused(void **state) {
     (void)state;
     bool zeroed;
-    assert_null(hak_large_take(PTRDIFF_MAX, 1, 0, &zeroed));
-    assert_null(hak_large_take(SIZE_MAX - HAK_GRANULE_BYTES + 1, 1, 0, &zeroed));
-    assert_null(hak_large_take(100000, (size_t)1 << 62, 0, &zeroed));
+    assert_null(hak_large_take(NULL, PTRDIFF_MAX, 1, 0, &zeroed));
+    assert_null(hak_large_take(NULL, SIZE_MAX - HAK_GRANULE_BYTES + 1, 1, 0, &zeroed));
+    assert_null(hak_large_take(NULL, 100000, (size_t)1 << 62, 0, &zeroed));
     char *block = take(100000);
     assert_false(hak_large_resize(record_of(block), PTRDIFF_MAX));
     assert_null(hak_large_move(record_of(block), PTRDIFF_MAX));

@@ -77,6 +77,38 @@ static void blocks_of_one_word_go_back_in_one_batch(void **state) {
 }
 
 /* However many words there are and however they fall into the table: what a thread keeps back is bounded. */
+/* A consumer gets blocks of many sizes mixed, each size from its producer's word in use. With one batch for each of 32 hashes of words a block of
+ * another word came on every third; now four words of one hash are gathered side by side. */
+static void four_words_of_one_hash_are_gathered_by_turns(void **state) {
+    (void)state;
+    enum { WORDS = 64, SETS = 16, AT_ONCE = 4, EACH = 30 };
+    struct hak_heap *owner = heap_make(), *stranger = heap_make();
+    unsigned c = 8, in_set[SETS][AT_ONCE], count[SETS] = { 0 }, full = SETS; /* 128 bytes: a block a bit, 64 a word */
+    take_many(owner, c, WORDS * 64);
+    for (unsigned i = 0; i < WORDS * 64 && full == SETS; i += 64) {
+        const struct hak_granule *record = hak_granule_at(hak_granule_of(blocks[i]));
+        unsigned set = (unsigned)((uintptr_t)&record->words[block_index(blocks[i]) / 64] * UINT64_C(0x9e3779b97f4a7c15) >> 60);
+        in_set[set][count[set]++] = i;
+        if (count[set] == AT_ONCE) full = set;
+    }
+    assert_true(full < SETS); /* 64 words in 16 sets: one has four */
+    uint64_t batches = stranger->counters.n[HAK_C_free_batch];
+    for (unsigned i = 0; i < EACH; i++)
+        for (unsigned w = 0; w < AT_ONCE; w++) block_give(stranger, blocks[in_set[full][w] + i]);
+    assert_int_equal(stranger->counters.n[HAK_C_free_batch], batches);
+    hak_batch_flush(stranger);
+    assert_int_equal(stranger->counters.n[HAK_C_free_batch], batches + AT_ONCE);
+    hak_mail_take(owner);
+    for (unsigned i = 0; i < WORDS * 64; i++) {
+        bool is_given = false;
+        for (unsigned w = 0; w < AT_ONCE; w++) is_given |= i - in_set[full][w] < EACH;
+        if (!is_given) block_give(owner, blocks[i]);
+    }
+    heap_end(owner);
+    heap_end(stranger);
+    AUDIT();
+}
+
 static void batches_hold_eight_kib_each_at_most(void **state) {
     (void)state;
     struct hak_heap *owner = heap_make(), *stranger = heap_make();
@@ -384,6 +416,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stranger_frees_reach_the_owner),
         cmocka_unit_test(blocks_of_one_word_go_back_in_one_batch),
+        cmocka_unit_test(four_words_of_one_hash_are_gathered_by_turns),
         cmocka_unit_test(batches_hold_eight_kib_each_at_most),
         cmocka_unit_test(mail_is_read_before_a_heap_grows),
         cmocka_unit_test(a_thread_without_a_heap_gives_back_too),
