@@ -148,7 +148,7 @@ static HAK_NOINLINE void batch_begin(struct hak_heap *self, struct hak_batch *ba
     batch->mask = bit;
 }
 
-/* The word's batch, or the one that makes way for it: of four, by a hash of the word, by turns. */
+/* The word's batch, or the one that makes way for it: of four, by a hash of the word, by turns; of one where heaps are many. */
 HAK_INLINE struct hak_batch *batch_find(struct hak_heap *self, const hak_atomic_u64 *word) {
     enum { WAYS = 4, SET_BITS = 4 };
     HAK_STATIC((int)HAK_BATCHES == (1 << SET_BITS) * (int)WAYS && (1 << SET_BITS) * 2 == 32);
@@ -156,8 +156,9 @@ HAK_INLINE struct hak_batch *batch_find(struct hak_heap *self, const hak_atomic_
     struct hak_batch *batch = &self->batch[set * WAYS];
     for (unsigned way = 0; way < WAYS; way++)
         if (batch[way].word == word && batch[way].mask != 0) return &batch[way];
-    unsigned turn = self->batch_turn >> 2 * set & 3;
-    self->batch_turn ^= (turn ^ ((turn + 1) & 3)) << 2 * set;
+    unsigned most = HAK_UNLIKELY(hak_heap_crowd() != 0) ? 0 : WAYS - 1; /* of many threads most wait, with what they gathered */
+    unsigned turn = self->batch_turn >> 2 * set & most;
+    self->batch_turn ^= (turn ^ ((turn + 1) & most)) << 2 * set;
     return &batch[turn];
 }
 
