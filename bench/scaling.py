@@ -30,7 +30,7 @@ ROWS = [
     ("larson/100", "blocks of 8 to 1,000 bytes, 100 rounds before the successor", "larson",
      lambda threads: [1, 8, 1000, 5000, 100, 4141, threads], 1),
     ("storm", "batches of up to 1,000 blocks of up to 1,000 bytes, nothing shared", "storm",
-     lambda threads: [threads, 2000, 1000, 12345], 1),
+     lambda threads: [threads, 1500, 1000, 12345], 1),
     ("mid_large_mt/32K", "2 to 32 KiB in 256 slots a thread", "mid_large_mt",
      lambda threads: [threads, 1000000, 256, 2048, 32768, 12345], 1),
     ("mid_large_mt/512K", "32 to 512 KiB in 32 slots a thread", "mid_large_mt",
@@ -44,7 +44,7 @@ ROWS = [
     ("server", "two thirds clients, one third workers; values change hands both ways", "server",
      lambda threads: [threads - max(1, threads // 3), max(1, threads // 3), 60000, 2000, 12345], 2),
     ("thread_births", "threads are born, allocate 200 blocks, free half and die", "thread_births",
-     lambda threads: [1000 * threads, threads, 200, 12345], 1),
+     lambda threads: [500 * threads, threads, 200, 12345], 1),
 ]
 OLD_PEERS = ("jemalloc", "mimalloc", "scudo", "hardened-light")
 
