@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: all product demo test ci conformance bench bench-full bench-record figures seeing soak docs install deb clean help
+.PHONY: all product demo test ci conformance bench bench-full bench-record figures scaling seeing soak docs install deb clean help
 
 all: product
 
@@ -44,6 +44,10 @@ bench-record: product ## results of record into bench/results: the quick rows, a
 figures: product ## every figure of docs/figures.md, measured here
 	@scripts/setup demo
 	python3 bench/figures.py --build $(BUILD)
+
+scaling: product ## throughput by threads, 1 to twice as many as there are processors, under each allocator at hand
+	@scripts/setup bench
+	python3 bench/scaling.py --build $(BUILD) --json build/scaling.json --markdown build/scaling.md --svg build/scaling.svg
 
 seeing: product ## a redis server of 2 GB recorded: its pauses, the report's time, throughput
 	@scripts/setup demo

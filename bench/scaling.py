@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """scaling.py - what each allocator does with 1 to all processors: operations a second, and peak memory.
 
-Usage: scaling.py [--build build/release] [--rows ROW,...] [--threads N,...] [--with PEER,...] [--rounds 3]
+Usage: scaling.py [--build build/release] [--also NAME=LIBRARY]... [--rows ROW,...] [--threads N,...] [--with PEER,...] [--rounds 3]
                   [--limit-s SECONDS] [--json FILE] [--markdown FILE] [--svg FILE] [--list]
        scaling.py --from FILE [--markdown FILE] [--svg FILE]     the table and the picture of an earlier run
   --with      the peers to measure beside HAKMEM; without it all that are at hand, the newest of each
   --also      NAME=LIBRARY[,OPTION=VALUE...]: another build of HAKMEM beside it, or the same with other options
   --limit-s   no further round is begun that would end later; what was measured until then counts
-Method:  in each round every row with every number of threads under every allocator, one after the other; medians
-         with the smallest and largest. Each thread does the same work however many there are, so that a row that
+Method:  in each round every row with every number of threads under every allocator, one after the other; the
+         table has the medians, the JSON all. Each thread does the same work however many there are, so that a row that
          scales takes as long with all processors as with one. Wall time: other work on the machine shows.
 Failing: an allocator that fails in a row is left out there, and said; when HAKMEM fails, the run ends with 1.
 """
@@ -16,6 +16,7 @@ import argparse
 import datetime
 import json
 import os
+import re
 import sys
 import time
 from xml.sax.saxutils import escape
@@ -135,7 +136,7 @@ def svg(record):
         shown = "HAKMEM" if name == "hakmem" else name
         out += [f'<rect x="{at}" y="34" width="14" height="4" fill="{COLOURS.get(name, "#444444")}"/>',
                 f'<text x="{at + 18}" y="40" fill="#222222"{bold}>{escape(shown)}</text>']
-        at += 32 + 6.6 * len(name)
+        at += 34 + (8.2 if name == "hakmem" else 6.6) * len(name)
     for number, row in enumerate(rows):
         points = [point for point in record["points"] if point["row"] == row]
         counts = [point["threads"] for point in points]
@@ -184,7 +185,10 @@ def record_make(arguments):
     variants, environments = stand.variants(wanted), {}
     for name, path, options in map(also_read, arguments.also):
         variants[name], environments[name] = path, options
-    counts = [int(count) for count in arguments.threads.split(",")] if arguments.threads else thread_counts(os.cpu_count())
+    counts = thread_counts(os.cpu_count())
+    if arguments.threads:
+        if not re.fullmatch(r"[1-9]\d{0,3}(,[1-9]\d{0,3})*", arguments.threads): raise SystemExit(f"scaling.py: --threads {arguments.threads}: numbers of threads, with commas")
+        counts = [int(count) for count in arguments.threads.split(",")]
     started = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     points = measure(stand, rows, variants, counts, arguments.rounds, arguments.limit_s, environments)
     return {"machine": machine(), "started": started, "library_sha256": stand.library_sha(), "allocators": list(variants),
