@@ -47,7 +47,8 @@ static uint64_t most_bytes(const struct hak_heap *heap) {
 static bool give_listed(struct hak_heap *heap, struct hak_granule *record, size_t count) {
     struct hak_kept *kept = &heap->kept;
     uint64_t bytes = hak_load_relaxed(&kept->bytes) + ((uint64_t)count << HAK_GRANULE_SHIFT);
-    if (kept->count[count - 1] == HAK_KEPT_EACH || bytes > most_bytes(heap)) return false;
+    kept->each = hak_rush_is_on(&heap->rush) ? HAK_KEPT_EACH_RUSH : HAK_KEPT_EACH;
+    if (kept->count[count - 1] >= kept->each || bytes > most_bytes(heap)) return false;
     int64_t more = (int64_t)(bytes - kept->reserved);
     if ((more > 0 && hak_purge_over(more)) || !hak_large_keepable(record)) return false;
     if (more > 0) {

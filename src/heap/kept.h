@@ -11,7 +11,7 @@
  * Threads:   the heap's owner; hak_kept_steal() any.
  * Invariant: reserved >= bytes. A span in the list is used in its chunk, has no owner, and is kept under this heap's name.
  *            Is it not when it is wanted, then two threads have freed it at once.
- * Limits:    eight of a size, 3 MiB a heap, 12 MiB in a rush (memory/rush.h), 64 KiB where heaps are many (heap/birth.c), never over the bound
+ * Limits:    four of a size, 3 MiB a heap; eight and 12 MiB in a rush (memory/rush.h), 64 KiB where heaps are many (heap/birth.c), never over the bound
  *            on free memory, and, but in a rush, not
  *            while memory would be touched for the first time instead (hak_kept_make_room): a vector that grows frees sizes that
  *            it never asks for again.
@@ -57,7 +57,7 @@ HAK_INLINE bool hak_kept_push(struct hak_heap *heap, struct hak_granule *record,
     struct hak_kept *kept = &heap->kept;
     unsigned n = kept->count[count - 1];
     uint64_t bytes = hak_load_relaxed(&kept->bytes) + ((uint64_t)count << HAK_GRANULE_SHIFT);
-    if (HAK_UNLIKELY((n == HAK_KEPT_EACH) | (bytes > kept->reserved))) return false;
+    if (HAK_UNLIKELY((n >= kept->each) | (bytes > kept->reserved))) return false;
     hak_large_keep(record, hak_kept_name(heap));
     hak_store_relaxed(&kept->bytes, bytes);
     kept->record[count - 1][n] = record;
