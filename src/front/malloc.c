@@ -40,7 +40,7 @@ static void *large_found(struct hak_heap *heap, size_t bytes, size_t align, cons
     size_t count = ((bytes - 1) >> HAK_GRANULE_SHIFT) + 1;
     struct hak_rush *rush = &heap->rush;
     if (HAK_LIKELY(!hak_rush_is_on(rush))) hak_kept_make_room(heap, count);
-    hak_big_name site = hak_big_site(address, (uint32_t)((heap->stack_top - stack) >> 3), bytes, hak_rush_takes_part(rush));
+    hak_big_name site = hak_big_site(address, (uint32_t)((heap->stack_top - stack) >> 3), bytes, hak_rush_takes_part(rush, false));
     void *block = hak_large_take(rush, bytes, align, site, zeroed);
     if (HAK_UNLIKELY(block == NULL)) {
         hak_heap_collect(heap);
@@ -301,8 +301,14 @@ static HAK_COLD struct hak_heap *free_without_heap(const void *block) {
     struct hak_heap *none = hak_self;
     if (hak_load_relaxed(hak_region.fork_page) != hak_load_relaxed(&hak_epoch)) hak_fork_child(none); /* after _Fork, clone */
     if (hak_heap_is_gone(none) || (uintptr_t)block / 16 * UINT64_C(0x9e3779b97f4a7c15) >> 60 != 0) return none;
+    static hak_atomic_u32 pause; /* there was no heap to be had: so many tries later there may be */
+    uint32_t left = hak_load_relaxed(&pause);
+    if (HAK_UNLIKELY(left > 0)) {
+        hak_store_relaxed(&pause, left - 1);
+        return none;
+    }
     int saved = errno;
-    hak_heap_birth();
+    if (!hak_heap_birth()) hak_store_relaxed(&pause, 10000);
     errno = saved;
     return hak_self;
 }

@@ -81,45 +81,23 @@ bool hak_heap_dead_claim(struct hak_heap *heap) {
     return hak_cas(&heap->state, &seen, HAK_HEAP_BUSY);
 }
 
-/* Of those set aside, one whose mail was delivered meanwhile; it leaves their chain. */
-static struct hak_heap *aside_claim(uint32_t *first) {
-    struct hak_heap *before = NULL;
-    for (uint32_t at = *first; at;) {
-        struct hak_heap *heap = heap_at(at - 1);
-        at = hak_load_relaxed(&heap->next_dead);
-        if (hak_heap_dead_claim(heap)) {
-            if (before) hak_store_relaxed(&before->next_dead, at);
-            else *first = at;
-            return heap;
-        }
-        before = heap;
-    }
-    return NULL;
-}
-
-/* Those to which somebody delivers mail just now are set aside, all of them: with four at most, eight threads that ended at once on 16
- * processors made 392 heaps. It takes but moments; who would make a new one, which stays for ever, waits for so many turns. */
+/* Those to which somebody delivers mail just now are set aside, however many: with four at most, eight threads that ended at once on 16
+ * processors made 392 heaps. It takes but moments; who would make a new one, which stays for ever, waits for so many turns, and holds none
+ * meanwhile. */
 static struct hak_heap *dead_take(unsigned turns) {
-    struct hak_heap *found = NULL, *heap;
-    uint32_t aside = 0; /* the first's index + 1 */
-    while (!found && (heap = dead_pop()) != NULL) {
-        if (hak_heap_dead_claim(heap)) {
-            found = heap;
-        } else {
-            hak_store_relaxed(&heap->next_dead, aside);
-            aside = heap->index + 1;
+    enum { ASIDE = 64 };
+    for (unsigned turn = 0;; turn++) {
+        struct hak_heap *aside[ASIDE], *found = NULL, *heap;
+        unsigned count = 0;
+        while (count < ASIDE && !found && (heap = dead_pop()) != NULL) {
+            if (hak_heap_dead_claim(heap)) found = heap;
+            else aside[count++] = heap;
         }
-    }
-    for (unsigned turn = 0; aside && !found && turn < turns; turn++) {
+        bool is_worth_waiting = !found && count > 0 && turn < turns;
+        while (count > 0) dead_push(aside[--count]);
+        if (!is_worth_waiting) return found;
         hak_os_yield(turn);
-        found = aside_claim(&aside);
     }
-    while (aside) {
-        heap = heap_at(aside - 1);
-        aside = hak_load_relaxed(&heap->next_dead);
-        dead_push(heap);
-    }
-    return found;
 }
 
 struct hak_heap *hak_heap_dead_take(void) { return dead_take(0); }
@@ -251,7 +229,7 @@ static bool vanished_any(void) {
 /* A dead heap or a new one is the calling thread's. */
 static HAK_COLD struct hak_heap *heap_begin(bool *is_new) {
     hak_fork_child((struct hak_heap *)&hak_heap_none); /* in a child the epoch moves on before anything else */
-    enum { TURNS = 32 }; /* a millisecond at most */
+    enum { TURNS = 32 }; /* the last 16 are of 50 us */
     struct hak_heap *heap = hak_heap_dead_any() ? dead_take(TURNS) : NULL;
     if (!heap && HAK_UNLIKELY(vanished_any())) heap = hak_heap_dead_take();
     *is_new = heap == NULL;
@@ -263,9 +241,15 @@ static HAK_COLD struct hak_heap *heap_begin(bool *is_new) {
     heap->stack_top = hak_os_stack_top();
     heap->is_short = heap->is_ahead = heap->is_survivor = 0; /* its last thread may have vanished by a fork, in the middle of it */
     heap->from_address = NULL;
+    heap->rush.heat = 0;
     hak_fork_born(heap);
-    hak_self = heap;
     if (*is_new) HAK_COUNT(&heap->counters, heap_born, 1);
+    if (HAK_UNLIKELY(!hak_heap_is_none(hak_self))) { /* a signal handler allocated while we waited */
+        HAK_COUNT(&heap->counters, heap_died, 1);
+        hak_heap_dead_give(heap);
+        return hak_self;
+    }
+    hak_self = heap;
     return heap;
 }
 

@@ -145,6 +145,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     HAK_ALIGNED(HAK_LINE) struct hak_middle middle[HAK_MIDDLE_CLASSES];
     struct hak_batch batch[HAK_BATCHES]; /* four by a hash of the word */
     uint32_t batch_turn;                 /* which of the four makes way next: two bits each */
+    uint32_t batch_since;                /* batches that were begun since the last chores */
     struct hak_kept kept;
     struct hak_rush rush;
 };

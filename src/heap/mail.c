@@ -162,6 +162,14 @@ HAK_INLINE struct hak_batch *batch_find(struct hak_heap *self, const hak_atomic_
     return &batch[turn];
 }
 
+/* A thread that frees and never allocates makes no visits: its heap may have been another's, with slabs, mail and what a fork left. */
+static HAK_COLD void chores_without_visits(struct hak_heap *self) {
+    self->batch_since = 0;
+    if (self != hak_self) return;
+    if (self->is_survivor) hak_fork_rebuild(self); /* it asks for no slab itself */
+    hak_visit_chores(self);
+}
+
 void hak_stranger_free(struct hak_heap *self, const struct hak_granule *record, unsigned block) {
     hak_atomic_u64 *word = &record->words[block / 64];
     uint64_t bit = UINT64_C(1) << block % 64;
@@ -173,7 +181,9 @@ void hak_stranger_free(struct hak_heap *self, const struct hak_granule *record, 
     HAK_COUNT(&self->counters, free_stranger, 1);
     struct hak_batch *batch = batch_find(self, word);
     if (HAK_UNLIKELY(batch->word != word) || batch->mask == 0) {
+        enum { BEGUN_MAX = 1024 };
         batch_begin(self, batch, record, word, bit);
+        if (HAK_UNLIKELY(++self->batch_since > BEGUN_MAX)) chores_without_visits(self);
         return;
     }
     if (HAK_UNLIKELY(batch->mask & bit)) given_twice(batch->slab, word, bit);

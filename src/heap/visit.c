@@ -304,6 +304,7 @@ void hak_visit_chores_due(struct hak_heap *heap) {
 
 void hak_visit_chores(struct hak_heap *heap) {
     hak_fork_check(heap);
+    heap->batch_since = 0;
     if (heap->batches) hak_batch_flush(heap);
     if (hak_load_relaxed(&heap->mail)) hak_mail_take(heap);
     if (heap->pending) hak_event_pending(heap);

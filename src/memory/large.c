@@ -210,7 +210,7 @@ void hak_large_finish(struct hak_rush *rush, struct hak_granule *record) {
     bool moved = hak_large_facts(record) & MOVED, fresh = hak_large_facts(record) & FRESH;
     hak_big_name site = site_of(record);
     hak_rush_note_live(rush, -1, -counted(count));
-    if (site && hak_rush_takes_part(rush) && hak_big_given(site) && fresh) hak_big_looked(site, touched_share(granule, hak_large_usable(record)));
+    if (site && hak_rush_takes_part(rush, true) && hak_big_given(site) && fresh) hak_big_looked(site, touched_share(granule, hak_large_usable(record)));
     span_end(rush, granule, count, moved, site);
     if (moved) hak_add(&moved_count, -1);
     if (HAK_LIKELY(!hak_purge_over(0))) return;

@@ -5,16 +5,28 @@
 
 hak_atomic_i64 hak_large_live_count, hak_large_live_bytes;
 
-enum { SUM_MAX = 1 << 20 };
+enum { SUM_MAX = 1 << 20, SUM_MAX_CROWDED = 64 << 10 };
 
+/* What a signal handler adds, or leaves by a longjmp, is lost at worst, and never counted twice. */
 HAK_COLD void hak_rush_flush(struct hak_rush *rush) {
-    if (rush->free_bytes | rush->used_granules) hak_free_note(rush->free_bytes, rush->used_granules);
-    if (rush->live_count) hak_add(&hak_large_live_count, rush->live_count);
-    if (rush->live_bytes) hak_add(&hak_large_live_bytes, rush->live_bytes);
+    int64_t free_bytes = rush->free_bytes, used_granules = rush->used_granules, live_count = rush->live_count, live_bytes = rush->live_bytes;
     rush->free_bytes = rush->used_granules = rush->live_count = rush->live_bytes = 0;
+    atomic_signal_fence(memory_order_seq_cst);
+    if (free_bytes | used_granules) hak_free_note(free_bytes, used_granules);
+    if (live_count) hak_add(&hak_large_live_count, live_count);
+    if (live_bytes) hak_add(&hak_large_live_bytes, live_bytes);
 }
 
-static bool is_much(int64_t bytes) { return bytes > SUM_MAX || bytes < -SUM_MAX; }
+void hak_rush_tick(struct hak_rush *rush) {
+    if (HAK_LIKELY(rush->heat == 0)) return;
+    rush->heat /= 2;
+    hak_rush_flush(rush);
+}
+
+static bool is_much(int64_t bytes) {
+    int64_t most = hak_load_relaxed(&hak_purge.crowded) ? SUM_MAX_CROWDED : SUM_MAX;
+    return bytes > most || bytes < -most;
+}
 
 static HAK_NOINLINE void note_free_apart(struct hak_rush *rush, int64_t free_bytes, int64_t used_granules) {
     rush->free_bytes += free_bytes;

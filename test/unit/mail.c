@@ -109,6 +109,24 @@ static void four_words_of_one_hash_are_gathered_by_turns(void **state) {
     AUDIT();
 }
 
+/* It has a heap, perhaps one that another thread left with slabs, and makes no visits. */
+static void a_thread_that_only_frees_reads_its_mail(void **state) {
+    (void)state;
+    struct hak_heap *mine = hak_self, *other = heap_make(), *frees = heap_make();
+    unsigned c = hak_class_of(4096);
+    take_many(frees, 8, 64);
+    give_many(other, 0, 64);
+    assert_int_not_equal(hak_load_relaxed(&frees->mail), 0);
+    hak_self = frees;
+    for (unsigned i = 0; i < 1100; i++) block_give(frees, block_take(other, c)); /* a batch each */
+    hak_self = mine;
+    assert_int_equal(hak_load_relaxed(&frees->mail), 0);
+    assert_int_equal(live_blocks(8), 0);
+    heap_end(other);
+    heap_end(frees);
+    AUDIT();
+}
+
 static void batches_hold_eight_kib_each_at_most(void **state) {
     (void)state;
     struct hak_heap *owner = heap_make(), *stranger = heap_make();
@@ -417,6 +435,7 @@ int main(void) {
         cmocka_unit_test(stranger_frees_reach_the_owner),
         cmocka_unit_test(blocks_of_one_word_go_back_in_one_batch),
         cmocka_unit_test(four_words_of_one_hash_are_gathered_by_turns),
+        cmocka_unit_test(a_thread_that_only_frees_reads_its_mail),
         cmocka_unit_test(batches_hold_eight_kib_each_at_most),
         cmocka_unit_test(mail_is_read_before_a_heap_grows),
         cmocka_unit_test(a_thread_without_a_heap_gives_back_too),

@@ -31,7 +31,7 @@ static void who_loses_no_race_adds_at_once(void **state) {
         assert_int_equal(live_bytes(), live + 65536);
         hak_rush_note_free(any[i], -4096, 1);
         hak_rush_note_live(any[i], -1, -65536);
-        assert_true(hak_rush_takes_part(any[i]) && hak_rush_takes_part(any[i]));
+        assert_true(hak_rush_takes_part(any[i], false) && hak_rush_takes_part(any[i], false) && hak_rush_takes_part(any[i], true));
     }
 }
 
@@ -51,7 +51,10 @@ static void in_a_rush_sums_wait_within_a_mib(void **state) {
     hak_rush_note_live(&rush, 16, 16 * 65536);
     hak_rush_note_free(&rush, -17 * 65536, 17);
     unsigned parts = 0;
-    for (unsigned i = 0; i < 80; i++) parts += hak_rush_takes_part(&rush);
+    for (unsigned i = 0; i < 80; i++) parts += hak_rush_takes_part(&rush, i % 2); /* a take, a give, a take */
+    assert_int_equal(parts, 10);
+    parts = 0;
+    for (unsigned i = 0; i < 80; i++) parts += hak_rush_takes_part(&rush, true);
     assert_int_equal(parts, 10);
     for (unsigned i = 0; i < 3; i++) hak_rush_turn(&rush, false);
     assert_true(hak_rush_is_on(&rush));
@@ -60,6 +63,19 @@ static void in_a_rush_sums_wait_within_a_mib(void **state) {
     assert_true(free_bytes() == bytes && used_granules() == used && live_bytes() == live);
     for (unsigned i = 0; i < 10000; i++) hak_rush_turn(&rush, true);
     assert_true(rush.heat <= 1024); /* it ends soon after the races do */
+    hak_rush_note_free(&rush, 65536, -1); /* and without any take: in ten seconds, what waited being added in the first */
+    hak_rush_tick(&rush);
+    assert_true(hak_rush_is_on(&rush) && free_bytes() == bytes + 65536 && used_granules() == used - 1);
+    for (unsigned i = 0; i < 10; i++) hak_rush_tick(&rush);
+    assert_false(hak_rush_is_on(&rush));
+    hak_rush_note_free(&rush, -65536, 1);
+    rush.heat = 1;
+    hak_store_relaxed(&hak_purge.crowded, 1);
+    hak_rush_note_free(&rush, 65537, 0); /* many threads: 64 KiB each */
+    assert_int_equal(free_bytes(), bytes + 65537);
+    hak_store_relaxed(&hak_purge.crowded, 0);
+    hak_rush_note_free(&rush, -65537, 0);
+    hak_rush_flush(&rush);
 }
 
 static void a_heap_in_a_rush_keeps_more_spans_and_leaves_all(void **state) {
