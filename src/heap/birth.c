@@ -228,6 +228,7 @@ static bool vanished_any(void) {
 
 /* A dead heap or a new one is the calling thread's. */
 static HAK_COLD struct hak_heap *heap_begin(bool *is_new) {
+    struct hak_heap *before = hak_self;
     hak_fork_child((struct hak_heap *)&hak_heap_none); /* in a child the epoch moves on before anything else */
     enum { TURNS = 32 }; /* the last 16 are of 50 us */
     struct hak_heap *heap = hak_heap_dead_any() ? dead_take(TURNS) : NULL;
@@ -244,7 +245,7 @@ static HAK_COLD struct hak_heap *heap_begin(bool *is_new) {
     heap->rush.heat = 0;
     hak_fork_born(heap);
     if (*is_new) HAK_COUNT(&heap->counters, heap_born, 1);
-    if (HAK_UNLIKELY(!hak_heap_is_none(hak_self))) { /* a signal handler allocated while we waited */
+    if (HAK_UNLIKELY(hak_self != before) && !hak_heap_is_none(hak_self)) { /* a signal handler allocated while we waited, and made one */
         HAK_COUNT(&heap->counters, heap_died, 1);
         hak_heap_dead_give(heap);
         return hak_self;
