@@ -37,13 +37,11 @@ HAK_INLINE bool hak_rush_takes_part(struct hak_rush *rush, bool is_give) { retur
 /* A second has passed: what waits is added, and the rush is half as long. */
 void hak_rush_tick(struct hak_rush *rush);
 
-/* A span was taken; meanwhile somebody lost a race, the caller or another. */
-HAK_INLINE void hak_rush_turn(struct hak_rush *rush, bool was_race);
-
 void hak_rush_note_free(struct hak_rush *rush, int64_t free_bytes, int64_t used_granules);
 void hak_rush_note_live(struct hak_rush *rush, int64_t count, int64_t bytes);
 void hak_rush_flush(struct hak_rush *rush);
 
+/* A span was taken; meanwhile somebody lost a race, the caller or another. */
 HAK_INLINE void hak_rush_turn(struct hak_rush *rush, bool was_race) {
     enum { RACE = 4, HEAT_MAX = 1024 }; /* on while one take of four meets a race */
     if (HAK_UNLIKELY(was_race)) rush->heat += rush->heat < HEAT_MAX ? RACE : 0;

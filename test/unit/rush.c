@@ -8,7 +8,6 @@
 #include "unit/heap_room.h"
 
 #include "heap/kept.h"
-#include "memory/bigcache.h"
 
 #include <pthread.h>
 
