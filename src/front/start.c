@@ -33,8 +33,17 @@ static void thread_ends(void *heap) {
     if (heap == hak_self) hak_heap_death(heap);
 }
 
-/* Once: a destructor that allocates after ours borrows a heap, and nobody need be told of its end. Where the program took all keys
- * before its first block, or there is no memory for one, only the first thread has a heap of its own: of the others it would
+/* Before main, where no other thread forks: musl before 1.2.4 leaves a child the lock of its keys as it was, and with it in another thread's hand
+ * none of the child's threads could end. The first block makes it where one is wanted earlier. */
+static HAK_COLD void key_make(void) {
+    if (hak_load_relaxed(&key_plus_1)) return;
+    pthread_key_t made;
+    uint32_t none = 0;
+    if (pthread_key_create(&made, thread_ends) == 0 && !hak_cas(&key_plus_1, &none, made + 1)) pthread_key_delete(made);
+}
+
+/* Once: a destructor that allocates after ours borrows a heap, and nobody need be told of its end. Where others took all keys
+ * before us, or there is no memory for one, only the first thread has a heap of its own: of the others it would
  * be there for ever. */
 static bool thread_begins(struct hak_heap *heap) {
     int saved = errno;
@@ -74,11 +83,7 @@ HAK_COLD bool hak_start(void) {
     __atomic_store_n(&hak_heap_on_birth, thread_begins, __ATOMIC_RELAXED);
     __atomic_store_n(&hak_heap_on_shortage, hak_front_short, __ATOMIC_RELAXED);
     __atomic_store_n(&hak_purge_on_empty_chunk, hak_slab_chunk_empty, __ATOMIC_RELAXED);
-    pthread_key_t made;
-    if (pthread_key_create(&made, thread_ends) == 0) {
-        uint32_t none = 0;
-        if (!hak_cas(&key_plus_1, &none, made + 1)) pthread_key_delete(made);
-    }
+    key_make();
     static hak_atomic_u32 hung;
     uint32_t nobody = 0;
     if (hak_cas(&hung, &nobody, 1)) { /* what allocation does without, and one thread is to write */
@@ -130,6 +135,7 @@ static void background_start(void) {
 /* Only what was asked for: a program that never allocates pays for nothing else. */
 __attribute__((constructor(101), cold)) static void program_begins(void) {
     options_read();
+    key_make();
     if (HAK_OPT(stats) || hak_options.report[0] || hak_options.record[0]) hak_report_at_start();
     if (HAK_OPT(crash_report)) hak_crash_at_start(hak_describe_address);
     hak_watch_on_failure = hak_report_failure_say;
