@@ -27,19 +27,11 @@
 
 extern char **environ;
 
+static hak_atomic_u32 started;
 static hak_atomic_u32 key_plus_1; /* of the thread key; 0: none could be had */
 
 static void thread_ends(void *heap) {
     if (heap == hak_self) hak_heap_death(heap);
-}
-
-/* Before main, where no other thread forks: musl before 1.2.4 leaves a child the lock of its keys as it was, and with it in another thread's hand
- * none of the child's threads could end. The first block makes it where one is wanted earlier. */
-static HAK_COLD void key_make(void) {
-    if (hak_load_relaxed(&key_plus_1)) return;
-    pthread_key_t made;
-    uint32_t none = 0;
-    if (pthread_key_create(&made, thread_ends) == 0 && !hak_cas(&key_plus_1, &none, made + 1)) pthread_key_delete(made);
 }
 
 /* Once: a destructor that allocates after ours borrows a heap, and nobody need be told of its end. Where others took all keys
@@ -64,6 +56,7 @@ static void options_read(void) {
  * Raw clone and _Fork leave it to the page that the kernel wipes, found on the first slow path. Where the kernel does not wipe it, this is the
  * only word. */
 static void child_begins(void) {
+    if (!hak_load_acquire(&started)) return;
     if (!hak_region.fork_page_wipes) hak_store_relaxed(hak_region.fork_page, 0);
     hak_fork_child(hak_self);
     if (hak_heap_is_none(hak_self)) hak_fork_without_heap();
@@ -71,8 +64,25 @@ static void child_begins(void) {
     hak_report_in_child();
 }
 
+/* What libc takes a lock for is asked of it before main, where no other thread forks: musl before 1.2.4 leaves a child the lock of its keys as
+ * it was, and with it in another thread's hand none of the child's threads could end; that of its first fork handler likewise. The first
+ * block asks where it comes earlier. */
+static HAK_COLD void key_make(void) {
+    if (hak_load_relaxed(&key_plus_1)) return;
+    pthread_key_t made;
+    uint32_t none = 0;
+    if (pthread_key_create(&made, thread_ends) == 0 && !hak_cas(&key_plus_1, &none, made + 1)) pthread_key_delete(made);
+}
+static HAK_COLD void child_handler_set(void) {
+    static hak_atomic_u32 set;
+    uint32_t none = 0;
+    if (!hak_cas(&set, &none, 1)) return;
+    int saved = errno;
+    pthread_atfork(NULL, NULL, child_begins); /* may allocate. May fail: then the page tells the child */
+    errno = saved;
+}
+
 HAK_COLD bool hak_start(void) {
-    static hak_atomic_u32 started;
     if (HAK_LIKELY(hak_load_acquire(&started))) return true;
     options_read();
     if (HAK_OPT(word_bytes) != HAK_WORD_BYTES) hak_window_set(HAK_OPT(word_bytes));
@@ -95,9 +105,7 @@ HAK_COLD bool hak_start(void) {
     nobody = 0;
     if (!hak_cas(&started, &nobody, 1)) return true;
     hak_os_barrier_begin();
-    int saved = errno;
-    pthread_atfork(NULL, NULL, child_begins); /* may allocate: all is ready. May fail: then the page tells the child */
-    errno = saved;
+    child_handler_set();
     return true;
 }
 
@@ -136,6 +144,7 @@ static void background_start(void) {
 __attribute__((constructor(101), cold)) static void program_begins(void) {
     options_read();
     key_make();
+    child_handler_set();
     if (HAK_OPT(stats) || hak_options.report[0] || hak_options.record[0]) hak_report_at_start();
     if (HAK_OPT(crash_report)) hak_crash_at_start(hak_describe_address);
     hak_watch_on_failure = hak_report_failure_say;
