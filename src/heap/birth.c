@@ -56,6 +56,12 @@ static uint32_t head_first(uint64_t head) {
     return (head >> 24 & 0xff) == (hak_load_relaxed(&hak_epoch) & 0xff) ? (uint32_t)head & 0xffffff : 0;
 }
 
+/* Each epoch, or a list of 256 epochs ago would be one again. */
+static void dead_void(void) {
+    uint64_t head = hak_load_relaxed(&dead_head), epoch = hak_load_relaxed(&hak_epoch) & 0xff;
+    while ((head >> 24 & 0xff) != epoch && !hak_cas(&dead_head, &head, head_make(0, head))) {}
+}
+
 bool hak_heap_dead_any(void) { return head_first(hak_load_relaxed(&dead_head)) != 0; }
 
 static void dead_push(struct hak_heap *heap) {
@@ -180,7 +186,10 @@ static struct hak_heap *heap_new(void) {
 static hak_atomic_u32 process; /* whose threads' numbers are in the heaps; 0: nobody's yet */
 static hak_atomic_u32 look_in = 64, looking; /* heaps still to be made before the next look; the epoch in which somebody is at it */
 
-void hak_heap_new_process(void) { hak_store_relaxed(&process, 0); }
+void hak_heap_new_process(void) {
+    hak_store_relaxed(&process, 0);
+    dead_void();
+}
 
 void hak_heap_unstamp(struct hak_heap *heap) {
     hak_store_release(&heap->thread, hak_load_relaxed(&heap->thread) & ~(uint64_t)UINT32_MAX);

@@ -214,7 +214,7 @@ bool hak_heap_dead_any(void);
 struct hak_heap *hak_heap_dead_take(void);
 /* Nobody is to ask any more whether its thread is still there. */
 void hak_heap_unstamp(struct hak_heap *heap);
-/* In a forked child: heaps made from here on are of another process. */
+/* In a forked child, after the epoch: heaps made from here on are of another process, and no list of dead heaps is valid. */
 void hak_heap_new_process(void);
 /* A BUSY heap goes to the list as DEAD. */
 void hak_heap_dead_give(struct hak_heap *heap);

@@ -244,12 +244,39 @@ static void slabs_end_while_heaps_are_rebuilt(void **state) {
     in_a_child(a_slab_that_ended_meanwhile_is_nobodys);
 }
 
+/* The list's head has eight bits of the epoch. */
+static void a_child_of_256_children(void) {
+    enum { EPOCHS = 256 };
+    hak_fork_check(mine);
+    hak_fork_rebuild(mine);
+    CHILD_REQUIRE(hak_heap_dead_any());
+    for (int i = 0; i < EPOCHS; i++) {
+        pid_t child = fork();
+        CHILD_REQUIRE(child >= 0);
+        if (child > 0) {
+            int status;
+            _exit(waitpid(child, &status, 0) != child || status != 0);
+        }
+        hak_fork_check(mine);
+        CHILD_REQUIRE(!hak_heap_dead_any());
+    }
+    hak_fork_rebuild(mine);
+    struct hak_heap *heap = hak_heap_dead_take();
+    CHILD_REQUIRE(heap != NULL && hak_heap_dead_take() != heap);
+}
+
+static void a_list_of_long_ago_is_void(void **state) {
+    (void)state;
+    in_a_child(a_child_of_256_children);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_steps_of_a_child),
         cmocka_unit_test(a_vanished_threads_marks_are_void),
         cmocka_unit_test(slabs_end_while_heaps_are_rebuilt),
         cmocka_unit_test(nothing_that_was_under_way_is_lost),
+        cmocka_unit_test(a_list_of_long_ago_is_void),
     };
     return cmocka_run_group_tests(tests, two_heaps, NULL);
 }
