@@ -1,4 +1,4 @@
-/* malloc.c - malloc, free and calloc, and where their fast paths leave to.
+/* malloc.c - malloc, free, calloc and reallocarray, and where their fast paths leave to.
  *
  * Owns:      nothing.
  * Threads:   any.
@@ -370,7 +370,14 @@ HAK_EXPORT void *calloc(size_t count, size_t each) {
     return HAK_LIKELY(block != NULL) ? memset(block, 0, bytes) : NULL;
 }
 
+/* Not beside realloc, or clang would call that one: a program with a malloc family of its own may have no reallocarray. */
+HAK_EXPORT void *reallocarray(void *block, size_t count, size_t each) {
+    size_t bytes;
+    return HAK_LIKELY(!__builtin_mul_overflow(count, each, &bytes)) ? realloc(block, bytes) : out_of_memory();
+}
+
 /* glibc's second names, by which some programs reach past an interposed malloc */
 HAK_ALIAS(malloc) extern void *__libc_malloc(size_t bytes);
 HAK_ALIAS(free) extern void __libc_free(void *block);
 HAK_ALIAS(calloc) extern void *__libc_calloc(size_t count, size_t each);
+HAK_ALIAS(reallocarray) extern void *__libc_reallocarray(void *block, size_t count, size_t each);

@@ -81,22 +81,8 @@ void *hak_front_realloc(const char *function, void *block, size_t bytes, const v
     return copy_to_new(block, found.bytes, bytes, address, stack);
 }
 
-/* noinline: valgrind takes over this address, and reallocarray must come by it */
-HAK_EXPORT HAK_NOINLINE void *realloc(void *block, size_t bytes) {
+HAK_EXPORT void *realloc(void *block, size_t bytes) {
     return hak_front_realloc("realloc", block, bytes, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
 }
 
-/* Whoever has the name in this process: a program with a malloc family of its own may have no reallocarray. */
-extern void *realloc_of_program(void *block, size_t bytes) __asm__("realloc");
-
-HAK_EXPORT void *reallocarray(void *block, size_t count, size_t each) {
-    size_t bytes;
-    if (HAK_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    return realloc_of_program(block, bytes);
-}
-
 HAK_ALIAS(realloc) extern void *__libc_realloc(void *block, size_t bytes);
-HAK_ALIAS(reallocarray) extern void *__libc_reallocarray(void *block, size_t count, size_t each);
