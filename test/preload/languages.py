@@ -49,7 +49,7 @@ grep -c '[37]\{2\}' files/numbers
 awk '{ count[$1 % 997] += $1 } END { for (k in count) print k, count[k] }' files/numbers | sort | md5sum
 sed -E 's/([0-9])([0-9])/\2\1/g' files/numbers | sort | uniq -c | sort -rn | sed -n 1,3p
 (diff files/part1 files/part2 || true) | wc -l
-find / -maxdepth 2 -name 'etc' 2>/dev/null | wc -l
+find /usr/share -maxdepth 2 -name '*a*' | wc -l
 gzip -9 < files/numbers | gunzip | cmp - files/numbers && echo equal
 x=(); for i in $(seq 1 20000); do x+=("word$i"); done; echo "${#x[@]} ${x[777]}"
 for i in $(seq 1 40); do (echo $i) | cat; done | paste -sd+ | bc 2>/dev/null || echo 820
