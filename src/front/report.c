@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "hakmem/hakmem.h"
 #include "os/descriptor.h"
+#include "os/module.h"
 #include "os/os.h"
 #include "rules/counters.h"
 #include "rules/options.h"
@@ -255,19 +256,6 @@ HAK_COLD void hak_report_failure_say(const char *what, const char *path, int err
     hak_os_note(report_descriptor(), bytes, hak_text_held(&text));
 }
 
-/* The path with each %p replaced by the process id (and %% by one %). */
-static void path_expand(struct hak_text *text, const char *path) {
-    for (; *path; path++) {
-        if (path[0] == '%' && path[1] == 'p') {
-            hak_text_u64(text, hak_os_pid());
-            path++;
-        } else {
-            hak_text_char(text, *path);
-            path += path[0] == '%' && path[1] == '%';
-        }
-    }
-}
-
 static int json_write_descriptor(int fd) {
     char bytes[SINK_BYTES];
     struct hak_stats stats;
@@ -305,7 +293,7 @@ static int json_write_path(const char *path) {
 static void json_write_file(void) {
     char bytes[PATH_BYTES_MAX];
     struct hak_text path = HAK_TEXT(bytes);
-    path_expand(&path, hak_options.report);
+    hak_path_expand(&path, hak_options.report);
     int error = hak_text_end(&path) < sizeof(bytes) ? json_write_path(bytes) : -ENAMETOOLONG;
     if (error)
         hak_report_failure_say("HAKMEM_REPORT", bytes, error);

@@ -82,20 +82,7 @@ static void say_ignored(const char *path, uint32_t line, const char *why) {
 
 bool hak_policy_path(char *bytes, size_t count) {
     struct hak_text text = { bytes, 0, count };
-    for (const char *at = hak_options.policy; *at; at++) {
-        if (at[0] == '%' && at[1] == 'p') {
-            hak_text_u64(&text, hak_os_pid());
-            at++;
-        } else if (at[0] == '%' && at[1] == 'e') {
-            char name[65];
-            hak_program_name(name, sizeof name);
-            hak_text_str(&text, name);
-            at++;
-        } else {
-            hak_text_char(&text, *at);
-            at += at[0] == '%' && at[1] == '%';
-        }
-    }
+    hak_path_expand(&text, hak_options.policy);
     return hak_text_end(&text) < count;
 }
 

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif
 #include "os/module.h"
+#include "os/os.h"
 
 #include <elf.h>
 #include <link.h>
@@ -71,6 +72,23 @@ uint64_t hak_module_name(const struct hak_module *module) {
     uint64_t name = 0;
     for (unsigned i = 0; i < 8; i++) name = name << 8 | (i < module->id_bytes ? module->id[i] : 0);
     return module->id_bytes ? name : 0;
+}
+
+void hak_path_expand(struct hak_text *text, const char *path) {
+    for (; *path; path++) {
+        if (path[0] == '%' && path[1] == 'p') {
+            hak_text_u64(text, hak_os_pid());
+            path++;
+        } else if (path[0] == '%' && path[1] == 'e') {
+            char name[65];
+            hak_program_name(name, sizeof name);
+            hak_text_str(text, name);
+            path++;
+        } else {
+            hak_text_char(text, *path);
+            path += path[0] == '%' && path[1] == '%';
+        }
+    }
 }
 
 void hak_program_name(char *bytes, size_t count) {

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "heap/hooks.h"
 #include "os/descriptor.h"
+#include "os/module.h"
 #include "os/os.h"
 #include "rules/options.h"
 #include "watch/alone.h"
@@ -40,14 +41,16 @@ static void record(uint64_t rate_bytes) {
     hak_sample_want(HAK_SAMPLE_RECORD, rate_bytes, true);
 }
 
-/* `named` is a file for the process it was set for; its children's, and other reasons', have a further name. */
-static void path_make(struct hak_text *path, const char *named, const char *reason, const char *usual) {
-    size_t length = strlen(named);
-    hak_text_str(path, named);
-    bool is_plain = named[length - 1] != '/' && !hak_os_is_folder(named) && strncmp(named, "/dev/", 5) != 0;
-    if (is_plain && hak_os_pid() != pid_started) hak_text_format(path, ".%u", hak_os_pid());
+/* `named` is a file for the process it was set for; its children's, where it has no %p, and other reasons', have a further name. False: it
+ * is too long. */
+static bool path_make(struct hak_text *path, const char *named, const char *reason, const char *usual) {
+    hak_path_expand(path, named);
+    size_t length = hak_text_end(path);
+    if (length == 0 || length >= path->capacity) return false;
+    bool is_plain = path->at[length - 1] != '/' && !hak_os_is_folder(path->at) && strncmp(path->at, "/dev/", 5) != 0;
+    if (is_plain && hak_os_pid() != pid_started && !strstr(named, "%p")) hak_text_format(path, ".%u", hak_os_pid());
     if (is_plain && strcmp(reason, usual) != 0) hak_text_format(path, ".%s", reason);
-    hak_text_end(path);
+    return hak_text_end(path) < path->capacity;
 }
 
 void (*hak_watch_on_failure)(const char *what, const char *path, int error);
@@ -58,8 +61,7 @@ static int dump_automatic(const char *reason) {
     char path[HAK_OPTION_TEXT_BYTES + 64];
     struct hak_text text = HAK_TEXT(path);
     if (!hak_options.record[0]) return -EINVAL;
-    path_make(&text, hak_options.record, reason, "exit");
-    int error = hak_dump_write(path, reason);
+    int error = path_make(&text, hak_options.record, reason, "exit") ? hak_dump_write(path, reason) : -ENAMETOOLONG;
     uint32_t nobody = 0;
     if (error && error != -EBUSY && hak_watch_on_failure && hak_cas(&is_said, &nobody, 1))
         hak_watch_on_failure("HAKMEM_RECORD", hak_options.record, error);
@@ -72,9 +74,9 @@ int hak_watch_dump_guard(char *path, size_t bytes) {
     struct hak_text text = HAK_TEXT(wanted), name = { path, 0, bytes };
     bool has_own = hak_options.guard_dump[0];
     if (!has_own && !hak_options.record[0]) return 1;
-    path_make(&text, has_own ? hak_options.guard_dump : hak_options.record, reason, has_own ? reason : "exit");
+    bool is_whole = path_make(&text, has_own ? hak_options.guard_dump : hak_options.record, reason, has_own ? reason : "exit");
     hak_dump_name(&name, wanted, reason);
-    return hak_dump_write(path, reason);
+    return is_whole ? hak_dump_write(path, reason) : -ENAMETOOLONG;
 }
 
 /* --- from outside --- */

@@ -5,6 +5,7 @@ family of its own.
 """
 import argparse
 import os
+import re
 import resource
 import shutil
 import signal
@@ -261,6 +262,10 @@ def main():
                 done = run([allocates], **{variable: place})
                 expect(done.returncode == 0 and done.stderr == f"hakmem: {variable}: {place} cannot be written: {why}\n",
                        f"{variable}={place}: {done.returncode}, {done.stderr!r}")
+            done = run([allocates], **{variable: os.path.join(folder, variable + ".%e-%p-%%")})
+            found = [name for name in os.listdir(folder) if name.startswith(variable)]
+            expect(done.returncode == 0 and len(found) == 1 and re.fullmatch(variable + r"\.allocates-\d+-%", found[0]),
+                   f"{variable} with %e, %p and %%: {found}, {done.stderr!r}")
         victim, out = os.path.join(folder, "victim"), os.path.join(folder, "out")
         for variable, name in (("HAKMEM_REPORT", "PID.new"), ("HAKMEM_RECORD", "PID~")):
             with open(victim, "w", encoding="utf-8") as file:

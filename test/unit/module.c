@@ -121,6 +121,24 @@ static void a_forked_child_learns_the_same_from_files(void **state) {
     setrlimit(RLIMIT_AS, &limit);
 }
 
+static const char *expanded(const char *path) {
+    static char bytes[256];
+    struct hak_text text = HAK_TEXT(bytes);
+    hak_path_expand(&text, path);
+    assert_true(hak_text_end(&text) < sizeof bytes);
+    return bytes;
+}
+
+static void a_path_names_the_process_and_the_program(void **state) {
+    (void)state;
+    char name[64], wanted[256];
+    hak_program_name(name, sizeof name);
+    snprintf(wanted, sizeof wanted, "/tmp/%s-%d-%d.%%x%%", name, (int)getpid(), (int)getpid());
+    assert_string_equal(expanded("/tmp/%e-%p-%p.%x%"), wanted);
+    assert_string_equal(expanded("%%p%%e"), "%p%e");
+    assert_string_equal(expanded(""), "");
+}
+
 int main(int count, char **words) {
     if (count > 1 && strcmp(words[1], "--place") == 0) {
         hak_modules(modules, 64);
@@ -134,6 +152,7 @@ int main(int count, char **words) {
         cmocka_unit_test(the_programs_name_has_only_harmless_letters),
         cmocka_unit_test(a_limit_of_memory_is_a_number_or_none),
         cmocka_unit_test(a_forked_child_learns_the_same_from_files),
+        cmocka_unit_test(a_path_names_the_process_and_the_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

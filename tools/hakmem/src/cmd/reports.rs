@@ -145,12 +145,21 @@ impl ReportFolder {
 
     /// What HAKMEM_REPORT is to be.
     pub fn pattern(&self) -> OsString {
+        self.pattern_of("/%p.json")
+    }
+
+    /// What HAKMEM_RECORD and HAKMEM_GUARD_DUMP are to be: the folder, in which each process has a file of its own.
+    pub fn pattern_of_dumps(&self) -> OsString {
+        self.pattern_of("/")
+    }
+
+    fn pattern_of(&self, more: &str) -> OsString {
         let folder = self.path.as_os_str().as_bytes();
         let mut pattern: Vec<u8> = Vec::new();
         for byte in folder {
             pattern.extend_from_slice(if *byte == b'%' { b"%%" } else { std::slice::from_ref(byte) });
         }
-        pattern.extend_from_slice(b"/%p.json");
+        pattern.extend_from_slice(more.as_bytes());
         OsString::from_vec(pattern)
     }
 

@@ -99,14 +99,10 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
     let wanted = env::var_os("HAKMEM_REPORT");
     changes.push(("HAKMEM_REPORT".to_owned(), folder.pattern()));
     if arguments.record.is_some() {
-        let mut into = folder.path.clone().into_os_string();
-        into.push("/"); // a folder: each process has a file of its own there
-        changes.push(("HAKMEM_RECORD".to_owned(), into));
+        changes.push(("HAKMEM_RECORD".to_owned(), folder.pattern_of_dumps()));
     }
     if is_guarded {
-        let mut into = folder.path.clone().into_os_string();
-        into.push("/");
-        changes.push(("HAKMEM_GUARD_DUMP".to_owned(), into));
+        changes.push(("HAKMEM_GUARD_DUMP".to_owned(), folder.pattern_of_dumps()));
     }
     let is_recorded = arguments.record.is_some();
     let is_alone = arguments.record.as_ref().is_some_and(|path| !is_of_each(path));
