@@ -73,7 +73,7 @@ fn program_explain(command: &[OsString]) -> Result<u8, Failure> {
 fn learnt(report: &serde_json::Value, reported: &Reported, command: &OsStr) -> Result<Learnt, String> {
     let program = text::quote(command);
     // Of a link it is what the link names, as in the library.
-    let file = process::program_find(command).and_then(|path| Ok(path.canonicalize().unwrap_or(path)));
+    let file = process::program_find(command).map(|path| path.canonicalize().unwrap_or(path));
     let file_name = file.unwrap_or_default().file_name().unwrap_or_default().to_string_lossy().into_owned();
     let whose = format!("{program} (process {})", reported.outcome.pid);
     let learnt = Learnt::of_report(report, &whose).ok_or("this library does not learn")?;
