@@ -235,6 +235,11 @@ static bool vanished_any(void) {
     return found != 0;
 }
 
+/* One instruction: a signal handler comes before it or after. */
+static bool self_becomes(struct hak_heap **before, struct hak_heap *heap) {
+    return __atomic_compare_exchange_n(&hak_self, before, heap, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 /* A dead heap or a new one is the calling thread's. */
 static HAK_COLD struct hak_heap *heap_begin(bool *is_new) {
     struct hak_heap *before = hak_self;
@@ -252,14 +257,14 @@ static HAK_COLD struct hak_heap *heap_begin(bool *is_new) {
     heap->is_short = heap->is_ahead = heap->is_survivor = 0; /* its last thread may have vanished by a fork, in the middle of it */
     heap->from_address = NULL;
     heap->rush.heat = 0;
-    hak_fork_born(heap);
     if (*is_new) HAK_COUNT(&heap->counters, heap_born, 1);
-    if (HAK_UNLIKELY(hak_self != before) && !hak_heap_is_none(hak_self)) { /* a signal handler allocated while we waited, and made one */
-        HAK_COUNT(&heap->counters, heap_died, 1);
+    while (!self_becomes(&before, heap)) {
+        if (hak_heap_is_none(before)) continue;
+        HAK_COUNT(&heap->counters, heap_died, 1); /* a signal handler allocated while we waited, and made one */
         hak_heap_dead_give(heap);
-        return hak_self;
+        return before;
     }
-    hak_self = heap;
+    hak_fork_born(heap);
     return heap;
 }
 

@@ -9,6 +9,8 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/time.h>
 
 static unsigned born;
 static bool is_told = true;
@@ -137,6 +139,49 @@ static void heaps_that_are_busy_are_passed_by_or_waited_for(void **state) {
     pthread_join(thread, NULL);
     hak_heap_give_back(heaps[0]);
     for (unsigned i = 1; i < COUNT; i++) hak_heap_dead_give(heaps[i]);
+    while (other_count > 0) hak_heap_dead_give(others[--other_count]);
+}
+
+static struct hak_heap *of_handler;
+static void birth_in_a_handler(int number) {
+    (void)number;
+    if (hak_heap_is_none(hak_self)) of_handler = hak_heap_birth();
+}
+static void count_live(struct hak_heap *heap, void *count) { *(unsigned *)count += state_of(heap) == HAK_HEAP_LIVE; }
+static unsigned live_heaps(void) {
+    unsigned count = 0;
+    hak_heap_each(count_live, &count);
+    return count;
+}
+
+/* A birth waits for a busy heap, and a signal handler allocates meanwhile: its heap is the thread's, and none is LIVE without a thread. */
+static void the_heap_of_a_handler_that_came_while_a_birth_waits_is_the_threads(void **state) {
+    (void)state;
+    enum { OTHERS = 4096, TRIES = 200 };
+    static struct hak_heap *others[OTHERS];
+    struct sigaction action = { .sa_handler = birth_in_a_handler }, old;
+    const struct itimerval soon = { .it_value = { 0, 400 } }, never = { { 0, 0 }, { 0, 0 } }; /* 16 naps of 50 us at least */
+    unsigned other_count = 0, live = live_heaps();
+    struct hak_heap *busy = heap_make();
+    heap_end(busy);
+    assert_true(hak_heap_dead_claim(busy));
+    sigaction(SIGALRM, &action, &old);
+    bool is_met = false;
+    for (unsigned try = 0; try < TRIES && !is_met; try++) {
+        while (other_count < OTHERS && (others[other_count] = hak_heap_dead_take()) != NULL) other_count++;
+        of_handler = NULL;
+        setitimer(ITIMER_REAL, &soon, NULL);
+        struct hak_heap *heap = hak_heap_birth();
+        setitimer(ITIMER_REAL, &never, NULL);
+        is_met = of_handler != NULL;
+        assert_ptr_equal(hak_self, heap);
+        if (is_met) assert_ptr_equal(heap, of_handler);
+        assert_int_equal(live_heaps(), live + 1);
+        hak_heap_death(heap);
+    }
+    sigaction(SIGALRM, &old, NULL);
+    assert_true(is_met);
+    hak_heap_dead_unclaim(busy);
     while (other_count > 0) hak_heap_dead_give(others[--other_count]);
 }
 
@@ -283,6 +328,7 @@ int main(void) {
         cmocka_unit_test(a_thread_whose_end_is_not_told_gets_no_heap),
         cmocka_unit_test(a_dead_heap_is_claimed_by_one),
         cmocka_unit_test(heaps_that_are_busy_are_passed_by_or_waited_for),
+        cmocka_unit_test(the_heap_of_a_handler_that_came_while_a_birth_waits_is_the_threads),
         cmocka_unit_test(every_dead_heap_is_taken_once),
         cmocka_unit_test(a_dead_heap_holds_back_nothing_but_what_the_program_holds),
         cmocka_unit_test(what_threads_asked_for_together_earns_no_slab),
