@@ -140,7 +140,7 @@ static void background_start(void) {
     pthread_attr_destroy(&attributes);
 }
 
-/* Only what was asked for: a program that never allocates pays for nothing else. */
+/* Only what was asked for, and what libc takes locks for: a program that never allocates pays for nothing else. */
 __attribute__((constructor(101), cold)) static void program_begins(void) {
     options_read();
     key_make();

@@ -74,10 +74,12 @@ uint64_t hak_module_name(const struct hak_module *module) {
     return module->id_bytes ? name : 0;
 }
 
-void hak_path_expand(struct hak_text *text, const char *path) {
+bool hak_path_expand(struct hak_text *text, const char *path) {
+    bool is_of_process = false;
     for (; *path; path++) {
         if (path[0] == '%' && path[1] == 'p') {
             hak_text_u64(text, hak_os_pid());
+            is_of_process = true;
             path++;
         } else if (path[0] == '%' && path[1] == 'e') {
             char name[65];
@@ -89,6 +91,7 @@ void hak_path_expand(struct hak_text *text, const char *path) {
             path += path[0] == '%' && path[1] == '%';
         }
     }
+    return is_of_process;
 }
 
 void hak_program_name(char *bytes, size_t count) {

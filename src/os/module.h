@@ -25,7 +25,8 @@ size_t hak_modules(struct hak_module *rows, size_t count_max);
 /* The program's file name without its folders, characters other than letters, digits and ._+- as '_'. */
 void hak_program_name(char *bytes, size_t count);
 
-/* A path that the user named: `%p` is the process number, `%e` the program's name as above, `%%` a percent sign. */
-void hak_path_expand(struct hak_text *text, const char *path);
+/* A path that the user named: `%p` is the process number, `%e` the program's name as above, `%%` a percent sign. True: the number is in it, and
+ * each process has a path of its own. */
+bool hak_path_expand(struct hak_text *text, const char *path);
 
 #endif

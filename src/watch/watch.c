@@ -44,11 +44,11 @@ static void record(uint64_t rate_bytes) {
 /* `named` is a file for the process it was set for; its children's, where it has no %p, and other reasons', have a further name. False: it
  * is too long. */
 static bool path_make(struct hak_text *path, const char *named, const char *reason, const char *usual) {
-    hak_path_expand(path, named);
+    bool is_of_process = hak_path_expand(path, named) || hak_os_pid() == pid_started;
     size_t length = hak_text_end(path);
     if (length == 0 || length >= path->capacity) return false;
     bool is_plain = path->at[length - 1] != '/' && !hak_os_is_folder(path->at) && strncmp(path->at, "/dev/", 5) != 0;
-    if (is_plain && hak_os_pid() != pid_started && !strstr(named, "%p")) hak_text_format(path, ".%u", hak_os_pid());
+    if (is_plain && !is_of_process) hak_text_format(path, ".%u", hak_os_pid());
     if (is_plain && strcmp(reason, usual) != 0) hak_text_format(path, ".%s", reason);
     return hak_text_end(path) < path->capacity;
 }

@@ -8,6 +8,7 @@
 #include "expect.h"
 
 #include <hakmem/hakmem.h>
+#include <limits.h>
 #include <pthread.h>
 
 enum { THREADS = 3000, BLOCKS = 60 };
@@ -51,7 +52,8 @@ static void threads_without_a_key_leave_nothing(void)
 
 static int key_count;
 
-/* before every library's constructors: the library makes its own key there */
+/* Before the library's constructor, which makes its own key: .preinit_array comes before all, but musl knows none; where the library is in
+ * the program itself, .init_array sorts it. */
 static void take_all_keys(void)
 {
     pthread_key_t key;
@@ -59,11 +61,14 @@ static void take_all_keys(void)
         key_count++;
 }
 __attribute__((section(".preinit_array"), used)) static void (*const first)(void) = take_all_keys;
+__attribute__((section(".init_array.00100"), used)) static void (*const early)(void) = take_all_keys;
 
 int main(void)
 {
-    if (key_count == 0)
-        return EXPECT_SKIPPED; /* musl calls no .preinit_array */
+#ifndef __GLIBC__
+    if (key_count < PTHREAD_KEYS_MAX)
+        return EXPECT_SKIPPED; /* the library, apart, was first */
+#endif
     EXPECT(key_count > 100);
     RUN(threads_without_a_key_leave_nothing);
     return EXPECT_RESULT();

@@ -121,10 +121,11 @@ static void a_forked_child_learns_the_same_from_files(void **state) {
     setrlimit(RLIMIT_AS, &limit);
 }
 
+static bool is_of_process;
 static const char *expanded(const char *path) {
     static char bytes[256];
     struct hak_text text = HAK_TEXT(bytes);
-    hak_path_expand(&text, path);
+    is_of_process = hak_path_expand(&text, path);
     assert_true(hak_text_end(&text) < sizeof bytes);
     return bytes;
 }
@@ -135,7 +136,9 @@ static void a_path_names_the_process_and_the_program(void **state) {
     hak_program_name(name, sizeof name);
     snprintf(wanted, sizeof wanted, "/tmp/%s-%d-%d.%%x%%", name, (int)getpid(), (int)getpid());
     assert_string_equal(expanded("/tmp/%e-%p-%p.%x%"), wanted);
+    assert_true(is_of_process);
     assert_string_equal(expanded("%%p%%e"), "%p%e");
+    assert_false(is_of_process);
     assert_string_equal(expanded(""), "");
 }
 
