@@ -274,7 +274,10 @@ HAK_COLD struct hak_heap *hak_heap_birth(void) {
     if (!heap) return NULL;
     stamp(heap);
     if (!is_new) HAK_COUNT(&heap->counters, heap_adopted, 1);
-    if (HAK_LIKELY(!hak_heap_on_birth || hak_heap_on_birth(heap))) return heap;
+    if (HAK_LIKELY(!hak_heap_on_birth || hak_heap_on_birth(heap))) {
+        hak_store_relaxed(&heap->takes_letters, 1);
+        return heap;
+    }
     hak_heap_give_back(heap);
     return NULL;
 }
@@ -292,6 +295,7 @@ static void rare_again(struct hak_heap *heap, unsigned c) {
 }
 
 static void put_all_back(struct hak_heap *heap) {
+    hak_store_relaxed(&heap->takes_letters, 0); /* one that comes nevertheless is found by who takes the heap, or by the sweep */
     hak_fork_check(heap);
     if (heap->is_survivor) hak_fork_rebuild(heap); /* nobody else can */
     hak_batch_flush(heap);

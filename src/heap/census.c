@@ -3,7 +3,7 @@
  * Threads:   any; exact while no other thread allocates, else each number was true a moment ago. Slabs are
  *            read under their claim, so that none ends meanwhile.
  */
-#include "heap/heap.h"
+#include "heap/letters.h"
 
 #include "heap/hooks.h"
 
@@ -24,6 +24,7 @@ static void heap_add(struct hak_heap *heap, void *context) {
         census->handed[c] += __atomic_load_n(&middle->handed, __ATOMIC_RELAXED);
         census->live[c] -= hak_middle_count(middle);
     }
+    hak_letters_count(heap, census->live);
     for (unsigned i = 0; i < HAK_BATCHES; i++) {
         const struct hak_batch *batch = &heap->batch[i];
         if (batch->mask && batch->slab) census->live[hak_class_plain(batch->slab->class_index)] -= hak_word_count(batch->mask);

@@ -13,6 +13,7 @@
  *            the kernel wipes the page: the epoch then moves while a new thread is in the middle of a free (docs/experiments.md).
  */
 #include "heap/kept.h"
+#include "heap/letters.h"
 #include "memory/purge.h"
 #include "os/os.h"
 
@@ -31,6 +32,7 @@ void hak_fork_child(struct hak_heap *heap) {
     if (hak_heap_is_none(heap) || hak_load_relaxed(&heap->epoch) == page) return;
     hak_heap_unstamp(heap); /* the thread has another number here */
     heap->mail_rest = NULL;
+    hak_store_relaxed(&heap->letters, UINT32_MAX); /* who wrote one may have vanished before he said so */
     hak_store_release(&heap->epoch, page);
     heap->is_survivor = 1;
 }
@@ -100,6 +102,8 @@ static void slab_rebuild(struct hak_heap *heap, struct hak_slab *slab) {
 
 static void heap_to_list(struct hak_heap *heap, void *survivor) {
     if (heap == survivor || hak_load_relaxed(&heap->epoch) == hak_load_relaxed(&hak_epoch)) return;
+    hak_store_relaxed(&heap->takes_letters, 0);
+    hak_letters_forward(heap, heap);
     hak_batch_flush(heap);
     hak_kept_flush_vanished(heap);
     hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch)); /* last: from here on others may steal what it keeps */

@@ -97,6 +97,13 @@ struct hak_batch {
     uint32_t behind; /* lines from the owner's row to the strangers' */
 };
 
+/* Blocks that strangers freed, by their addresses: heap/letters.h. */
+enum { HAK_LETTER_LINES = 32, HAK_LETTER_BLOCKS = 8, HAK_LETTER_BYTES_MAX = HAK_SMALL_BYTES_MAX };
+struct HAK_ALIGNED(HAK_LINE) hak_letter {
+    _Atomic(char *) block[HAK_LETTER_BLOCKS]; /* NULL: none */
+};
+HAK_STATIC(sizeof(struct hak_letter) == HAK_LINE);
+
 struct HAK_ALIGNED(HAK_LINE) hak_heap {
     struct hak_bin bin[HAK_CLASS_COUNT]; /* first: a small class's bytes are its bin's offset */
     uint16_t class_bytes[HAK_SMALL_CLASS_MAX]; /* by (size - 1) / 16: of the small class that serves it; 0: a heap that is none */
@@ -148,6 +155,15 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     uint32_t batch_since;                /* batches that were begun since the last chores */
     struct hak_kept kept;
     struct hak_rush rush;
+    uint32_t freed_to[64];    /* words of other heaps' slabs that were freed to since the batches were flushed, by a hash: part of their names, `flushes` */
+    uint8_t freed_count[64];  /* blocks of each */
+    int32_t gathered;         /* blocks of a batch, on an average of the last */
+    uint8_t flushes;          /* how often they were */
+    uint8_t letter_at[16], letter_pause[16]; /* by a hash of the owner: which of its lines was written last; frees until the next is tried */
+    /* each in a line of its own: owners read the first before they open a page, and strangers the second each time */
+    HAK_ALIGNED(HAK_LINE) hak_atomic_u32 letters;       /* bit i: letter[i] may have something */
+    HAK_ALIGNED(HAK_LINE) hak_atomic_u32 takes_letters; /* 1: there is a thread that reads them */
+    HAK_ALIGNED(HAK_LINE) struct hak_letter letter[HAK_LETTER_LINES];
 };
 
 /* The library's only thread-local variable. */
@@ -312,12 +328,15 @@ void hak_list_remove(struct hak_heap *heap, struct hak_slab *slab);
 
 /* Of the row's blocks so many that strangers had freed were taken in. */
 void hak_given_taken(struct hak_heap *heap, const struct hak_row *row, uint32_t count);
-/* Frees a block of another heap's slab. `self` may be hak_heap_none. */
-void hak_stranger_free(struct hak_heap *self, const struct hak_granule *record, unsigned block);
+/* Frees a block of another heap's slab, the one with that index there. `self` may be hak_heap_none. */
+void hak_stranger_free(struct hak_heap *self, const struct hak_granule *record, void *block, unsigned index);
+/* The same, with others of its word; `self` is none of these. */
+void hak_stranger_gather(struct hak_heap *self, const struct hak_granule *record, unsigned index);
 void hak_batch_flush(struct hak_heap *self);
 /* Reads what this heap's thread posted last to a dead heap, and nobody has read. */
 void hak_mail_left(struct hak_heap *self);
-/* Takes in all mail. */
+HAK_INLINE bool hak_mail_any(struct hak_heap *heap) { return (hak_load_relaxed(&heap->mail) | hak_load_relaxed(&heap->letters)) != 0; }
+/* Takes in all mail, and letters. */
 void hak_mail_take(struct hak_heap *heap);
 
 /* --- the clock (heap/sweep.c) --- */

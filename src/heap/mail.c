@@ -8,6 +8,7 @@
  */
 #include "heap/heap.h"
 
+#include "heap/letters.h"
 #include "memory/purge.h"
 
 /* --- mailboxes: a stack of slabs, its head tagged with the epoch so that a child finds the parent's void --- */
@@ -100,9 +101,13 @@ static void give(struct hak_heap *self, struct hak_slab *slab, hak_atomic_u64 *w
     if (old == 0) notify(self, slab);
 }
 
+/* How many blocks a batch had of late, in sixteenths. */
+enum { GATHERED_ONE = 16, GATHERED_OF = 8 };
+
 static void batch_flush(struct hak_heap *self, struct hak_batch *batch) {
     uint64_t mask = batch->mask;
     unsigned count = hak_word_count(mask);
+    self->gathered += ((int32_t)count * GATHERED_ONE - self->gathered) / GATHERED_OF;
     batch->mask = 0; /* first: a thread that vanishes here loses blocks, never doubles them */
     HAK_COUNT(&self->counters, free_batch, 1);
     give(self, batch->slab, batch->word, batch->behind, mask);
@@ -148,18 +153,44 @@ static HAK_NOINLINE void batch_begin(struct hak_heap *self, struct hak_batch *ba
     batch->mask = bit;
 }
 
-/* The word's batch, or the one that makes way for it: of four, by a hash of the word, by turns; of one where heaps are many. */
-HAK_INLINE struct hak_batch *batch_find(struct hak_heap *self, const hak_atomic_u64 *word) {
-    enum { WAYS = 4, SET_BITS = 4 };
+/* Four batches have the word's hash. */
+enum { WAYS = 4, SET_BITS = 4 };
+HAK_INLINE unsigned set_of(const hak_atomic_u64 *word) {
     HAK_STATIC((int)HAK_BATCHES == (1 << SET_BITS) * (int)WAYS && (1 << SET_BITS) * 2 == 32);
-    unsigned set = (unsigned)((uintptr_t)word * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SET_BITS));
-    struct hak_batch *batch = &self->batch[set * WAYS];
-    for (unsigned way = 0; way < WAYS; way++)
-        if (batch[way].word == word && batch[way].mask != 0) return &batch[way];
-    unsigned most = HAK_UNLIKELY(hak_heap_crowd() != 0) ? 0 : WAYS - 1; /* of many threads most wait, with what they gathered */
+    return (unsigned)((uintptr_t)word * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SET_BITS));
+}
+
+/* Joins the word's batch, if there is one. */
+HAK_INLINE bool batch_join(struct hak_heap *self, const hak_atomic_u64 *word, uint64_t bit) {
+    struct hak_batch *batch = &self->batch[set_of(word) * WAYS], *end = batch + WAYS;
+    while (HAK_LIKELY(batch->word != word) || batch->mask == 0)
+        if (++batch == end) return false;
+    if (HAK_UNLIKELY(batch->mask & bit)) given_twice(batch->slab, word, bit);
+    batch->mask |= bit;
+    if (--batch->room == 0) batch_flush(self, batch);
+    return true;
+}
+
+/* One makes way for a new one: by turns; the same each time where heaps are many, for of many threads most wait, with what they gathered. */
+HAK_INLINE struct hak_batch *batch_next(struct hak_heap *self, const hak_atomic_u64 *word) {
+    unsigned set = set_of(word), most = HAK_UNLIKELY(hak_heap_crowd() != 0) ? 0 : WAYS - 1;
     unsigned turn = self->batch_turn >> 2 * set & most;
     self->batch_turn ^= (turn ^ ((turn + 1) & most)) << 2 * set;
-    return &batch[turn];
+    return &self->batch[set * WAYS + turn];
+}
+
+/* The last batches had few blocks each, and so has this word's: it is not worth one. */
+static bool may_tell(struct hak_heap *self, const struct hak_granule *record, const hak_atomic_u64 *word) {
+    enum { MANY = 4, NAME_SHIFT = 8 };
+    HAK_STATIC(sizeof self->freed_to / sizeof *self->freed_to == 1 << (64 - 58) && HAK_BATCH_BYTES / HAK_LETTER_BYTES_MAX == 8);
+    if (self->gathered >= MANY * GATHERED_ONE || room_for(record) < 8 || HAK_UNLIKELY(hak_heap_crowd() != 0)) return false;
+    unsigned at = (unsigned)((uintptr_t)word * UINT64_C(0x9e3779b97f4a7c15) >> 58);
+    uint32_t name = (uint32_t)((uintptr_t)word / sizeof *word) << NAME_SHIFT | self->flushes;
+    if (self->freed_to[at] != name) {
+        self->freed_to[at] = name;
+        self->freed_count[at] = 0;
+    }
+    return self->freed_count[at] < MANY && ++self->freed_count[at] <= MANY;
 }
 
 /* A thread that frees and never allocates makes no visits: its heap may have been another's, with slabs, mail and what a fork left. */
@@ -170,25 +201,29 @@ static HAK_COLD void chores_without_visits(struct hak_heap *self) {
     hak_visit_chores(self);
 }
 
-void hak_stranger_free(struct hak_heap *self, const struct hak_granule *record, unsigned block) {
-    hak_atomic_u64 *word = &record->words[block / 64];
-    uint64_t bit = UINT64_C(1) << block % 64;
+static void gather(struct hak_heap *self, const struct hak_granule *record, hak_atomic_u64 *word, uint64_t bit) {
+    enum { BEGUN_MAX = 1024 };
+    batch_begin(self, batch_next(self, word), record, word, bit);
+    if (HAK_UNLIKELY(++self->batch_since > BEGUN_MAX)) chores_without_visits(self);
+}
+
+void hak_stranger_gather(struct hak_heap *self, const struct hak_granule *record, unsigned index) {
+    hak_atomic_u64 *word = &record->words[index / 64];
+    uint64_t bit = UINT64_C(1) << index % 64;
+    if (!batch_join(self, word, bit)) gather(self, record, word, bit);
+}
+
+void hak_stranger_free(struct hak_heap *self, const struct hak_granule *record, void *block, unsigned index) {
+    hak_atomic_u64 *word = &record->words[index / 64];
+    uint64_t bit = UINT64_C(1) << index % 64;
     if (hak_heap_is_none(self)) {
         size_t granule = hak_granule_of(record->start);
         give(self, hak_slab_at(granule), word, hak_slab_behind(granule, word), bit);
         return;
     }
     HAK_COUNT(&self->counters, free_stranger, 1);
-    struct hak_batch *batch = batch_find(self, word);
-    if (HAK_UNLIKELY(batch->word != word) || batch->mask == 0) {
-        enum { BEGUN_MAX = 1024 };
-        batch_begin(self, batch, record, word, bit);
-        if (HAK_UNLIKELY(++self->batch_since > BEGUN_MAX)) chores_without_visits(self);
-        return;
-    }
-    if (HAK_UNLIKELY(batch->mask & bit)) given_twice(batch->slab, word, bit);
-    batch->mask |= bit;
-    if (--batch->room == 0) batch_flush(self, batch);
+    if (batch_join(self, word, bit)) return;
+    if (!may_tell(self, record, word) || !hak_letter_put(self, record, block)) gather(self, record, word, bit);
 }
 
 /* --- the owner's side --- */
@@ -232,6 +267,8 @@ static void rest_take(struct hak_heap *heap) {
 }
 
 void hak_mail_take(struct hak_heap *heap) {
+    if (hak_load_relaxed(&heap->letters) != 0) hak_letters_read(heap);
+    if (hak_load_relaxed(&heap->mail) == 0 && heap->mail_rest == NULL) return;
     if (HAK_UNLIKELY(heap->mail_rest != NULL)) rest_take(heap);
     hak_store_relaxed(&heap->unread, 0);
     uintptr_t head = hak_exchange(&heap->mail, 0);

@@ -12,6 +12,7 @@
  */
 #include "heap/borrow.h"
 #include "heap/kept.h"
+#include "heap/letters.h"
 
 #include "heap/hooks.h"
 #include "memory/purge.h"
@@ -44,10 +45,11 @@ static size_t sweep_chunk(size_t number, bool all, uint64_t *slabs) {
     return bytes + hak_purge_chunk(number, all);
 }
 
-/* What a thread keeps that came by for two delays already goes back. */
+/* What a thread keeps that came by for two delays already goes back, and what others told it of. */
 static void steal_from_idle(struct hak_heap *heap, void *now_ms) {
-    if (heap == hak_self) return;
-    if (*(uint64_t *)now_ms - hak_load_relaxed(&heap->kept_ms) >= 2 * hak_purge_delay_ms()) hak_kept_steal(heap);
+    if (heap == hak_self || *(uint64_t *)now_ms - hak_load_relaxed(&heap->kept_ms) < 2 * hak_purge_delay_ms()) return;
+    hak_kept_steal(heap);
+    if (hak_load_relaxed(&heap->letters) != 0 && !hak_heap_is_none(hak_self)) hak_letters_forward(hak_self, heap);
 }
 
 /* The hand came by less than half a round ago: what was freed since would look as if it had been free for long. */
@@ -106,6 +108,8 @@ static HAK_NOINLINE void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
         hak_rush_tick(&heap->rush);
         memset(heap->made_room, 0, sizeof heap->made_room);
         hak_borrow_forget(heap, false);
+        /* who left by a longjmp between a letter and its bit hides that line from all who write there after him */
+        if (heap->counters.n[HAK_C_letter_read] != 0) hak_or(&heap->letters, UINT32_MAX);
     }
     int64_t least_ms = hak_load_relaxed(&owed) ? 1 : STEP_MS;
     if ((int64_t)(now - last) < least_ms || !hak_cas(&last_ms, &last, now)) return; /* another thread's `last` may be later */

@@ -199,7 +199,7 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
 
 static void *take_further(struct hak_heap *heap, unsigned index, enum hak_turn *turn) {
     hak_fork_check(heap);
-    if (hak_load_relaxed(&heap->mail)) hak_mail_take(heap);
+    if (hak_mail_any(heap)) hak_mail_take(heap);
     void *block = hak_shelf_of(heap, index)->current ? take_from_strangers(heap, index) : NULL;
     if (block) return block;
     *turn = HAK_TURN_PARTIAL;
@@ -305,8 +305,9 @@ void hak_visit_chores_due(struct hak_heap *heap) {
 void hak_visit_chores(struct hak_heap *heap) {
     hak_fork_check(heap);
     heap->batch_since = 0;
+    heap->flushes++;
     if (heap->batches) hak_batch_flush(heap);
-    if (hak_load_relaxed(&heap->mail)) hak_mail_take(heap);
+    if (hak_mail_any(heap)) hak_mail_take(heap);
     if (heap->pending) hak_event_pending(heap);
     hak_free_note_in(&heap->free_sum, 0); /* kept blocks that were taken do not look whether it is much */
     hak_pool_look(heap);
@@ -409,10 +410,15 @@ static HAK_COLD bool mail_before(struct hak_heap *heap, struct hak_row *row) {
 /* The slab in use, claimed: what it has opened, what strangers gave back, what another class has at hand, or a page more. */
 static HAK_NOINLINE void *visit_growing(size_t bytes, struct hak_heap *heap, struct hak_row *row) {
     unsigned index = row->class_index;
-    bool is_lent = hak_borrow_may(heap, index), has_mail = hak_class_is_middle(index) && hak_load_relaxed(&heap->mail) != 0;
+    bool is_lent = hak_borrow_may(heap, index), is_middle = hak_class_is_middle(index);
+    bool has_mail = is_middle && hak_load_relaxed(&heap->mail) != 0;
     void *block = NULL;
+    if (!is_middle && hak_load_relaxed(&heap->letters) != 0) { /* what is open first: a letter should have time to fill */
+        block = take_opened(heap, row);
+        has_mail = block == NULL;
+    }
     if (has_mail && !mail_before(heap, row)) return visit_further(bytes, heap, index);
-    if (is_lent || has_mail) block = take_opened(heap, row);
+    if (!block && (is_lent || has_mail)) block = take_opened(heap, row);
     if (!block && is_lent && (block = hak_borrow_before(bytes, heap, index)) != NULL) {
         hak_slab_unclaim(row->slab);
         return block;

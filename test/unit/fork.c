@@ -231,6 +231,57 @@ static void nothing_that_was_under_way_is_lost(void **state) {
     hak_heap_dead_unclaim(busy);
 }
 
+static unsigned in_letters(const struct hak_heap *heap) {
+    unsigned count = 0;
+    for (unsigned line = 0; line < HAK_LETTER_LINES; line++)
+        for (unsigned i = 0; i < HAK_LETTER_BLOCKS; i++) count += hak_load_relaxed(&heap->letter[line].block[i]) != NULL;
+    return count;
+}
+static uint64_t letters_live;
+static void they_are_read_in_the_child(void) {
+    CHILD_REQUIRE(live_all() == letters_live);
+    hak_fork_check(mine);
+    CHILD_REQUIRE(hak_load_relaxed(&mine->letters) != 0);
+    hak_fork_rebuild(mine);
+    CHILD_REQUIRE(!hak_load_relaxed(&theirs->takes_letters));
+    CHILD_REQUIRE(live_all() == letters_live);
+    hak_mail_take(mine);
+    CHILD_REQUIRE(in_letters(mine) == 0 && in_letters(theirs) == 0);
+    CHILD_REQUIRE(live_all() == letters_live);
+    for (unsigned i = BLOCKS * 3 / 4; i < BLOCKS; i++) {
+        block_give(mine, held.mine[i]);
+        block_give(mine, held.theirs[i]);
+    }
+    hak_heap_collect(mine);
+    hak_heap_collect(mine);
+    uint64_t left = letters_live - 2 * (BLOCKS - BLOCKS * 3 / 4);
+    CHILD_REQUIRE(live_all() == left && slabs_all() <= left);
+    audit_in_child();
+}
+
+/* Both had told the other of blocks, and had not read yet; of none the bit was set that says where. */
+static void letters_that_were_not_read_are(void **state) {
+    (void)state;
+    hak_store_relaxed(&mine->takes_letters, 1);
+    hak_store_relaxed(&theirs->takes_letters, 1);
+    mine->gathered = theirs->gathered = 0;
+    for (unsigned i = BLOCKS / 2; i < BLOCKS * 3 / 4; i++) {
+        block_give(mine, held.theirs[i]);
+        block_give(theirs, held.mine[i]);
+    }
+    assert_true(in_letters(mine) > CLASSES && in_letters(theirs) > CLASSES);
+    hak_store_relaxed(&mine->letters, 0);
+    hak_store_relaxed(&theirs->letters, 0);
+    letters_live = live_all();
+    in_a_child(they_are_read_in_the_child);
+    hak_store_relaxed(&mine->letters, UINT32_MAX);
+    hak_store_relaxed(&theirs->letters, UINT32_MAX);
+    hak_mail_take(mine);
+    hak_mail_take(theirs);
+    assert_int_equal(in_letters(mine) + in_letters(theirs), 0);
+    assert_int_equal(live_all(), letters_live);
+}
+
 /* A chunk's slabs are seen at a moment; one may end meanwhile, and the chunk's headers be wiped. */
 static void a_slab_that_ended_meanwhile_is_nobodys(void) {
     hak_fork_check(mine);
@@ -275,6 +326,7 @@ int main(void) {
         cmocka_unit_test(a_vanished_threads_marks_are_void),
         cmocka_unit_test(slabs_end_while_heaps_are_rebuilt),
         cmocka_unit_test(nothing_that_was_under_way_is_lost),
+        cmocka_unit_test(letters_that_were_not_read_are),
         cmocka_unit_test(a_list_of_long_ago_is_void),
     };
     return cmocka_run_group_tests(tests, two_heaps, NULL);

@@ -54,7 +54,7 @@ static inline void block_give(struct hak_heap *heap, void *block) {
     struct hak_slab *slab = slab_of(block);
     unsigned index = block_index(block);
     if (atomic_load(&slab->owner) != heap) {
-        hak_stranger_free(heap, hak_granule_at(hak_granule_of(block)), index);
+        hak_stranger_free(heap, hak_granule_at(hak_granule_of(block)), block, index);
         return;
     }
     if (slab->class_index > HAK_SMALL_CLASS_MAX) {
@@ -75,6 +75,7 @@ static inline struct hak_heap *heap_make(void) {
     struct hak_heap *mine = hak_self, *heap = hak_heap_birth();
     assert_non_null(heap);
     hak_self = mine;
+    hak_store_relaxed(&heap->takes_letters, 0); /* test/unit/letters.c has them */
     return heap;
 }
 
