@@ -324,7 +324,7 @@ static HAK_NOINLINE void free_strange(void *block, const struct hak_granule *rec
     }
     if (HAK_LIKELY(!hak_heap_is_none(self))) hak_fork_check(self);
     else self = free_without_heap(block);
-    hak_stranger_free(self, record, block, (unsigned)index); /* a block past the last is free for ever */
+    hak_stranger_free(self, owner, record, block, (unsigned)index); /* a block past the last is free for ever */
 }
 
 HAK_NOINLINE void hak_free_other(void *block, struct hak_granule *record) {

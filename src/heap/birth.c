@@ -24,9 +24,10 @@ bool (*hak_heap_on_birth)(struct hak_heap *heap);
 enum {
     STRIDE = (sizeof(struct hak_heap) + HAK_LINE - 1) & -HAK_LINE,
     PER_GRANULE = HAK_GRANULE_BYTES / STRIDE,
-    GRANULES_MAX = 8192, /* some 40,000 threads at a time; beyond it malloc fails in further ones */
+    GRANULES_MAX = 16384, /* 49,152 threads at a time; beyond it malloc fails in further ones */
 };
 
+HAK_STATIC(PER_GRANULE == 3);
 static _Atomic(char *) homes[GRANULES_MAX];
 static hak_atomic_u32 heap_count;
 hak_atomic_u32 hak_rare_blocks = HAK_RARE_BLOCKS;
@@ -303,7 +304,9 @@ static void put_all_back(struct hak_heap *heap) {
     hak_middle_flush(heap);
     hak_kept_flush(heap);
     for (unsigned c = 1; c < hak_shelf_end(heap); c++) hak_bin_put_back(heap, c);
+    if (heap->had_letters) hak_or(&heap->letters, UINT32_MAX); /* as each second */
     hak_mail_take(heap);
+    if (heap->batches) hak_batch_flush(heap); /* of letters whose slabs changed hands */
     hak_event_pending(heap);
 }
 

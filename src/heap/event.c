@@ -8,7 +8,7 @@
  * Threads:   the owner (of a dead heap: who made it BUSY).
  * Rejected:  relisting at the first free: 39 ns instead of 18 in random mixed with 65,536 slots.
  */
-#include "heap/heap.h"
+#include "heap/letters.h"
 
 #include "memory/purge.h"
 
@@ -50,6 +50,13 @@ void hak_list_remove(struct hak_heap *heap, struct hak_slab *slab) {
 
 /* --- the end of a slab --- */
 
+/* It is claimed. */
+static void slab_end(struct hak_heap *heap, struct hak_slab *slab) {
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->letters) != 0)) hak_letters_slab_ends(heap, slab);
+    HAK_COUNT(&heap->counters, slab_released, 1);
+    hak_slab_release_claimed(slab, &heap->free_sum);
+}
+
 /* `slab` is in no list and all its blocks are free. Mail for it may be under way: it will find no slab, and
  * nobody cuts a new one here before it arrived (slab_make; test/model proves it). */
 void hak_event_finish(struct hak_heap *heap, struct hak_slab *slab) {
@@ -62,8 +69,7 @@ void hak_event_finish(struct hak_heap *heap, struct hak_slab *slab) {
         HAK_COUNT(&heap->counters, event_pending, 1);
         return;
     }
-    HAK_COUNT(&heap->counters, slab_released, 1);
-    hak_slab_release_claimed(slab, &heap->free_sum);
+    slab_end(heap, slab);
     if (hak_purge_is_over()) hak_sweep_excess();
 }
 
@@ -147,9 +153,8 @@ HAK_COLD size_t hak_event_make_room(struct hak_heap *heap, size_t count) {
         if (hak_slab_class(row->slab)->granules < count || !hak_slab_claim(row->slab)) continue;
         *made_room |= bit;
         shelf->current = NULL;
-        HAK_COUNT(&heap->counters, slab_released, 1);
         size_t granule = hak_slab_granule(row->slab);
-        hak_slab_release_claimed(row->slab, &heap->free_sum);
+        slab_end(heap, row->slab);
         return granule;
     }
     return HAK_NO_GRANULE;
@@ -174,8 +179,7 @@ static void event_current(struct hak_heap *heap, struct hak_slab *slab, struct h
         heap->may_make_room = 1;
     } else { /* free memory breaks its bound: the span is better where any class can have it */
         hak_shelf_of(heap, slab->class_index)->current = NULL;
-        HAK_COUNT(&heap->counters, slab_released, 1);
-        hak_slab_release_claimed(slab, &heap->free_sum);
+        slab_end(heap, slab);
         hak_sweep_excess();
     }
 }

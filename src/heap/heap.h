@@ -159,6 +159,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     uint8_t freed_count[64];  /* blocks of each */
     int32_t gathered;         /* blocks of a batch, on an average of the last */
     uint8_t flushes;          /* how often they were */
+    uint8_t had_letters;      /* 1: it was told of a block once */
     uint8_t letter_at[16], letter_pause[16]; /* by a hash of the owner: which of its lines was written last; frees until the next is tried */
     /* each in a line of its own: owners read the first before they open a page, and strangers the second each time */
     HAK_ALIGNED(HAK_LINE) hak_atomic_u32 letters;       /* bit i: letter[i] may have something */
@@ -328,8 +329,8 @@ void hak_list_remove(struct hak_heap *heap, struct hak_slab *slab);
 
 /* Of the row's blocks so many that strangers had freed were taken in. */
 void hak_given_taken(struct hak_heap *heap, const struct hak_row *row, uint32_t count);
-/* Frees a block of another heap's slab, the one with that index there. `self` may be hak_heap_none. */
-void hak_stranger_free(struct hak_heap *self, const struct hak_granule *record, void *block, unsigned index);
+/* Frees a block of another heap's slab, the one with that index there. `self` may be hak_heap_none; `owner` as the record names it. */
+void hak_stranger_free(struct hak_heap *self, struct hak_heap *owner, const struct hak_granule *record, void *block, unsigned index);
 /* The same, with others of its word; `self` is none of these. */
 void hak_stranger_gather(struct hak_heap *self, const struct hak_granule *record, unsigned index);
 void hak_batch_flush(struct hak_heap *self);

@@ -2,14 +2,15 @@
 #include "heap/letters.h"
 
 #include "base/multiply.h"
+#include "heap/hooks.h"
+#include "memory/large.h"
 
 /* Where eight lines begin that a stranger writes: of the first four heaps eight each, of sixteen two each. */
 static unsigned lines_of(const struct hak_heap *self) { return self->index * 8 + self->index / 4; }
 
-bool hak_letter_put(struct hak_heap *self, const struct hak_granule *record, char *block) {
+bool hak_letter_put(struct hak_heap *self, struct hak_heap *owner, char *block) {
     enum { LINES = 8, TRIES = 3, PAUSE = 16 };
-    struct hak_heap *owner = hak_load_acquire(&record->owner); /* without a mark: it is a small block */
-    if (HAK_UNLIKELY(!owner || !hak_load_relaxed(&owner->takes_letters))) return false; /* in a line that is written when its thread ends */
+    if (HAK_UNLIKELY(!hak_load_relaxed(&owner->takes_letters))) return false; /* in a line that is written when its thread ends */
     size_t hash = (uintptr_t)owner / HAK_LINE * UINT64_C(0x9e3779b97f4a7c15) >> 60;
     HAK_STATIC(sizeof self->letter_at == 1 << (64 - 60));
     uint8_t *at = &self->letter_at[hash], *pause = &self->letter_pause[hash];
@@ -49,14 +50,20 @@ static char *take(struct hak_letter *letter, unsigned *from) {
     return NULL;
 }
 
-HAK_INLINE unsigned index_of(const struct hak_granule *record, const char *block) {
-    uint64_t rest;
-    return (unsigned)hak_multiply((uint64_t)(block - record->start), &record->reciprocal, &rest);
+/* The block is out, so its slab lives. If it does not, or no block begins there, the block was freed twice, and the slab ended by the other free. */
+static const struct hak_granule *record_of(char *block, unsigned *index) {
+    const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
+    struct hak_heap *owner = hak_load_acquire(&record->owner);
+    bool is_heap = owner != NULL && owner != HAK_LARGE && owner != HAK_WATCHED && (uintptr_t)owner % HAK_LINE == 0;
+    uint64_t rest = 0;
+    if (HAK_LIKELY(is_heap)) *index = (unsigned)hak_multiply((uint64_t)(block - record->start), &record->reciprocal, &rest);
+    if (HAK_UNLIKELY(!is_heap || rest >= record->reciprocal)) hak_slab_misuse("free", block);
+    return record;
 }
 
 static void read_one(struct hak_heap *heap, char *block) {
-    const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
-    unsigned index = index_of(record, block);
+    unsigned index;
+    const struct hak_granule *record = record_of(block, &index);
     if (HAK_UNLIKELY(hak_load_acquire(&record->owner) != heap)) { /* the slab changed hands */
         hak_stranger_gather(heap, record, index);
         return;
@@ -71,19 +78,36 @@ static void read_one(struct hak_heap *heap, char *block) {
 }
 
 void hak_letters_read(struct hak_heap *heap) {
-    for (uint32_t left = atomic_exchange(&heap->letters, 0); left; left &= left - 1) {
-        struct hak_letter *letter = &heap->letter[hak_word_first(left)];
-        unsigned from = 0;
-        for (char *block; (block = take(letter, &from)) != NULL;) read_one(heap, block);
+    heap->had_letters = 1;
+    for (uint32_t left = hak_load_relaxed(&heap->letters); left; left &= left - 1) {
+        unsigned line = hak_word_first(left), from = 0;
+        atomic_fetch_and(&heap->letters, ~(UINT32_C(1) << line)); /* by the line: who leaves this by a longjmp hides one */
+        for (char *block; (block = take(&heap->letter[line], &from)) != NULL;) read_one(heap, block);
     }
+    if (HAK_UNLIKELY(heap != hak_self) && heap->batches) hak_batch_flush(heap); /* nobody else would */
 }
 
 HAK_COLD void hak_letters_forward(struct hak_heap *self, struct hak_heap *heap) {
     for (unsigned line = 0; line < HAK_LETTER_LINES; line++) {
-        unsigned from = 0;
+        unsigned from = 0, index;
+        if (hak_load_relaxed(&heap->letters) >> line & 1) atomic_fetch_and(&heap->letters, ~(UINT32_C(1) << line));
         for (char *block; (block = take(&heap->letter[line], &from)) != NULL;) {
-            const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
-            hak_stranger_gather(self, record, index_of(record, block));
+            const struct hak_granule *record = record_of(block, &index);
+            hak_stranger_gather(self, record, index);
+        }
+    }
+    hak_batch_flush(self); /* it may have its next chores late, or never */
+}
+
+/* All its blocks are free. One that is in a letter, too, was freed twice; later nobody could tell. */
+HAK_COLD void hak_letters_slab_ends(struct hak_heap *heap, const struct hak_slab *slab) {
+    const char *start = hak_slab_start(slab);
+    size_t bytes = (size_t)1 << hak_slab_class(slab)->slab_shift;
+    for (uint32_t left = hak_load_relaxed(&heap->letters); left; left &= left - 1) {
+        _Atomic(char *) *place = heap->letter[hak_word_first(left)].block;
+        for (unsigned i = 0; i < HAK_LETTER_BLOCKS; i++) {
+            char *block = hak_load_relaxed(&place[i]);
+            if (HAK_UNLIKELY((size_t)(block - start) < bytes)) hak_slab_misuse("free", block);
         }
     }
 }
@@ -91,7 +115,7 @@ HAK_COLD void hak_letters_forward(struct hak_heap *self, struct hak_heap *heap) 
 HAK_COLD void hak_letters_count(const struct hak_heap *heap, uint64_t live[HAK_CLASS_COUNT]) {
     for (unsigned line = 0; line < HAK_LETTER_LINES; line++) {
         for (unsigned i = 0; i < HAK_LETTER_BLOCKS; i++) {
-            const char *block = hak_load_relaxed(&heap->letter[line].block[i]);
+            const char *block = hak_load_acquire(&heap->letter[line].block[i]);
             if (block) live[hak_class_plain(hak_slab_at(hak_granule_of(hak_granule_at(hak_granule_of(block))->start))->class_index)]--;
         }
     }

@@ -213,7 +213,7 @@ void hak_stranger_gather(struct hak_heap *self, const struct hak_granule *record
     if (!batch_join(self, word, bit)) gather(self, record, word, bit);
 }
 
-void hak_stranger_free(struct hak_heap *self, const struct hak_granule *record, void *block, unsigned index) {
+void hak_stranger_free(struct hak_heap *self, struct hak_heap *owner, const struct hak_granule *record, void *block, unsigned index) {
     hak_atomic_u64 *word = &record->words[index / 64];
     uint64_t bit = UINT64_C(1) << index % 64;
     if (hak_heap_is_none(self)) {
@@ -223,7 +223,7 @@ void hak_stranger_free(struct hak_heap *self, const struct hak_granule *record, 
     }
     HAK_COUNT(&self->counters, free_stranger, 1);
     if (batch_join(self, word, bit)) return;
-    if (!may_tell(self, record, word) || !hak_letter_put(self, record, block)) gather(self, record, word, bit);
+    if (!may_tell(self, record, word) || !hak_letter_put(self, owner, block)) gather(self, record, word, bit);
 }
 
 /* --- the owner's side --- */

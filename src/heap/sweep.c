@@ -109,7 +109,7 @@ static HAK_NOINLINE void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
         memset(heap->made_room, 0, sizeof heap->made_room);
         hak_borrow_forget(heap, false);
         /* who left by a longjmp between a letter and its bit hides that line from all who write there after him */
-        if (heap->counters.n[HAK_C_letter_read] != 0) hak_or(&heap->letters, UINT32_MAX);
+        if (heap->had_letters) hak_or(&heap->letters, UINT32_MAX);
     }
     int64_t least_ms = hak_load_relaxed(&owed) ? 1 : STEP_MS;
     if ((int64_t)(now - last) < least_ms || !hak_cas(&last_ms, &last, now)) return; /* another thread's `last` may be later */

@@ -400,11 +400,11 @@ static HAK_NOINLINE void *visit_next_slab(size_t bytes, struct hak_heap *heap, s
 }
 
 /* What strangers freed meanwhile. False: the slab, which was claimed, is in use no longer, or a third thread is at it. */
-static HAK_COLD bool mail_before(struct hak_heap *heap, struct hak_row *row) {
+static HAK_COLD bool mail_before(struct hak_heap *heap, struct hak_row *row, unsigned index) {
     hak_slab_unclaim(row->slab);
     hak_fork_check(heap);
     hak_mail_take(heap);
-    return hak_shelf_of(heap, row->class_index)->current == row && hak_slab_claim(row->slab);
+    return hak_shelf_of(heap, index)->current == row && hak_slab_claim(row->slab); /* else the row may be another heap's by now */
 }
 
 /* The slab in use, claimed: what it has opened, what strangers gave back, what another class has at hand, or a page more. */
@@ -417,7 +417,7 @@ static HAK_NOINLINE void *visit_growing(size_t bytes, struct hak_heap *heap, str
         block = take_opened(heap, row);
         has_mail = block == NULL;
     }
-    if (has_mail && !mail_before(heap, row)) return visit_further(bytes, heap, index);
+    if (has_mail && !mail_before(heap, row, index)) return visit_further(bytes, heap, index);
     if (!block && (is_lent || has_mail)) block = take_opened(heap, row);
     if (!block && is_lent && (block = hak_borrow_before(bytes, heap, index)) != NULL) {
         hak_slab_unclaim(row->slab);

@@ -201,6 +201,9 @@ void hak_slab_release_claimed(struct hak_slab *slab, int64_t *sum) {
     }
     hak_and(&hak_chunk_at(number)->slabs, ~(UINT64_C(1) << granule % HAK_CHUNK_GRANULES));
     for (unsigned i = 0; i < class->granules; i++) hak_store_release(&hak_granule_at(granule + i)->owner, NULL);
+#ifdef HAK_DEBUG
+    hak_slab_row(slab)->class_index = UINT16_MAX; /* whoever reads the row from here on reads another's */
+#endif
     hak_lines_give(number, class->word_count, slab->owner_line);
     if (HAK_UNLIKELY(hak_load_relaxed(&slab->settled))) hak_slab_settle(slab, 0); /* by a look while its owner took the last in */
     if (hak_load_relaxed(&slab->counted_pages)) uncount(slab, sum);

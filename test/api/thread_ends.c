@@ -141,7 +141,7 @@ static void the_first_malloc_may_be_in_the_last_round(void)
 {
     REQUIRE(pthread_key_create(&last_key, key_end_first_use_in_the_last_round) == 0);
     uint64_t before = heap_count();
-    int count = getenv("HAK_TEST_EMULATED") ? 500 : 45000; /* there are 40,000 heaps */
+    int count = getenv("HAK_TEST_EMULATED") ? 500 : 50000; /* there are 49,152 heaps */
     for (int i = 0; i < count; i++) {
         pthread_t thread;
         REQUIRE(pthread_create(&thread, NULL, only_last, (void *)1) == 0);

@@ -57,7 +57,8 @@ static void a_borrowed_heap_is_dead_again_at_once(void **state) {
     assert_true(hak_heap_is_none(hak_self) && hak_heap_is_gone(hak_self));
     assert_int_equal(state_of(heap), HAK_HEAP_DEAD);
     assert_int_equal(heap->bin[3].word, 0);
-    hak_stranger_free(hak_self, hak_granule_at(hak_granule_of(block)), block, block_index(block));
+    hak_stranger_free(hak_self, atomic_load(&hak_slab_of(hak_granule_at(hak_granule_of(block)))->owner), hak_granule_at(hak_granule_of(block)), block,
+                      block_index(block));
     assert_ptr_equal(hak_heap_borrow(), heap);
     hak_heap_give_back(heap);
     assert_int_equal(born, before);

@@ -264,8 +264,11 @@ static void letters_that_were_not_read_are(void **state) {
     (void)state;
     hak_store_relaxed(&mine->takes_letters, 1);
     hak_store_relaxed(&theirs->takes_letters, 1);
-    mine->gathered = theirs->gathered = 0;
-    for (unsigned i = BLOCKS / 2; i < BLOCKS * 3 / 4; i++) {
+    hak_batch_flush(mine);
+    hak_batch_flush(theirs);
+    for (unsigned i = BLOCKS / 2; i < BLOCKS * 3 / 4; i++) { /* told of each, until the lines are full */
+        mine->gathered = theirs->gathered = 0;
+        mine->flushes = ++theirs->flushes;
         block_give(mine, held.theirs[i]);
         block_give(theirs, held.mine[i]);
     }

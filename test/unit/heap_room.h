@@ -54,7 +54,7 @@ static inline void block_give(struct hak_heap *heap, void *block) {
     struct hak_slab *slab = slab_of(block);
     unsigned index = block_index(block);
     if (atomic_load(&slab->owner) != heap) {
-        hak_stranger_free(heap, hak_granule_at(hak_granule_of(block)), block, index);
+        hak_stranger_free(heap, atomic_load(&slab->owner), hak_granule_at(hak_granule_of(block)), block, index);
         return;
     }
     if (slab->class_index > HAK_SMALL_CLASS_MAX) {
