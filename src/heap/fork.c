@@ -32,7 +32,8 @@ void hak_fork_child(struct hak_heap *heap) {
     if (hak_heap_is_none(heap) || hak_load_relaxed(&heap->epoch) == page) return;
     hak_heap_unstamp(heap); /* the thread has another number here */
     heap->mail_rest = NULL;
-    hak_store_relaxed(&heap->letters, UINT32_MAX); /* who wrote one may have vanished before he said so */
+    /* who wrote one may have vanished before he said so; a heap that never had any is not looked through, a page fault in each child */
+    if (heap->had_letters) hak_store_relaxed(&heap->letters, UINT32_MAX);
     hak_store_release(&heap->epoch, page);
     heap->is_survivor = 1;
 }

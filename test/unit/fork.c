@@ -275,6 +275,7 @@ static void letters_that_were_not_read_are(void **state) {
     assert_true(in_letters(mine) > CLASSES && in_letters(theirs) > CLASSES);
     hak_store_relaxed(&mine->letters, 0);
     hak_store_relaxed(&theirs->letters, 0);
+    mine->had_letters = 1;
     letters_live = live_all();
     in_a_child(they_are_read_in_the_child);
     hak_store_relaxed(&mine->letters, UINT32_MAX);

@@ -45,7 +45,7 @@ pub struct Group {
 
 pub static GROUPS: &[Group] = &[
     Group { title: "visits", prefixes: &["visit"] },
-    Group { title: "frees", prefixes: &["free", "mail", "collected", "event"] },
+    Group { title: "frees", prefixes: &["free", "letter", "mail", "collected", "event"] },
     Group { title: "slabs", prefixes: &["slab"] },
     Group { title: "large", prefixes: &["large", "zero"] },
     Group { title: "pages", prefixes: &["sweep", "return"] },
