@@ -421,14 +421,15 @@ static void a_hidden_line_is_found_by_its_owners_clock(void **state) {
     end();
 }
 
-/* Three strangers tell, the owner reads, a fourth thread takes away what it finds: every block comes back once. */
+/* Three strangers tell, the owner reads, in every second round a fourth thread takes away what it finds: every block comes back once. */
 enum { STRANGERS = 3, ROUNDS = 400 };
 static atomic_bool over;
 static void *tell(void *from) {
     struct hak_heap *heap = hak_heap_birth();
     hak_store_relaxed(&heap->takes_letters, 0);
     for (unsigned i = (unsigned)(uintptr_t)from; i < WORDS * WORD; i += STRANGERS) {
-        heap->flushes++; /* each is told */
+        heap->flushes++; /* each is told, if there is room */
+        heap->gathered = 0;
         block_give(heap, blocks[i]);
         if (i % 7 == 0) hak_os_yield(0);
     }
@@ -456,14 +457,14 @@ static void all_come_back_once(void **state) {
         atomic_store(&over, false);
         for (unsigned i = 0; i < WORDS * WORD; i++) blocks[i] = block_take(owner, CLASS);
         for (unsigned i = 0; i < STRANGERS; i++) assert_int_equal(pthread_create(&thread[i], NULL, tell, (void *)(uintptr_t)i), 0);
-        assert_int_equal(pthread_create(&thread[STRANGERS], NULL, take_away, NULL), 0);
+        if (round % 2) assert_int_equal(pthread_create(&thread[STRANGERS], NULL, take_away, NULL), 0);
         for (unsigned i = 0; i < 200; i++) {
             hak_mail_take(owner);
             hak_os_yield(0);
         }
         for (unsigned i = 0; i < STRANGERS; i++) assert_int_equal(pthread_join(thread[i], NULL), 0);
         atomic_store(&over, true);
-        assert_int_equal(pthread_join(thread[STRANGERS], NULL), 0);
+        if (round % 2) assert_int_equal(pthread_join(thread[STRANGERS], NULL), 0);
         hak_mail_take(owner);
         assert_int_equal(in_letters(owner), 0);
         assert_int_equal(live_blocks(CLASS), 0);
