@@ -104,7 +104,7 @@ static void slab_rebuild(struct hak_heap *heap, struct hak_slab *slab) {
 static void heap_to_list(struct hak_heap *heap, void *survivor) {
     if (heap == survivor || hak_load_relaxed(&heap->epoch) == hak_load_relaxed(&hak_epoch)) return;
     hak_store_relaxed(&heap->takes_letters, 0);
-    hak_letters_forward(heap, heap);
+    if (heap->had_letters || hak_load_relaxed(&heap->letters) != 0) hak_letters_forward(heap, heap);
     hak_batch_flush(heap);
     hak_kept_flush_vanished(heap);
     hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch)); /* last: from here on others may steal what it keeps */

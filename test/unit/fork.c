@@ -231,12 +231,6 @@ static void nothing_that_was_under_way_is_lost(void **state) {
     hak_heap_dead_unclaim(busy);
 }
 
-static unsigned in_letters(const struct hak_heap *heap) {
-    unsigned count = 0;
-    for (unsigned line = 0; line < HAK_LETTER_LINES; line++)
-        for (unsigned i = 0; i < HAK_LETTER_BLOCKS; i++) count += hak_load_relaxed(&heap->letter[line].block[i]) != NULL;
-    return count;
-}
 static uint64_t letters_live;
 static void they_are_read_in_the_child(void) {
     CHILD_REQUIRE(live_all() == letters_live);
@@ -275,7 +269,7 @@ static void letters_that_were_not_read_are(void **state) {
     assert_true(in_letters(mine) > CLASSES && in_letters(theirs) > CLASSES);
     hak_store_relaxed(&mine->letters, 0);
     hak_store_relaxed(&theirs->letters, 0);
-    mine->had_letters = 1;
+    mine->had_letters = theirs->had_letters = 1;
     letters_live = live_all();
     in_a_child(they_are_read_in_the_child);
     hak_store_relaxed(&mine->letters, UINT32_MAX);

@@ -96,6 +96,13 @@ static inline uint64_t live_slabs(unsigned c) {
     return census.slabs[c];
 }
 
+static inline unsigned in_letters(const struct hak_heap *heap) {
+    unsigned count = 0;
+    for (unsigned line = 0; line < HAK_LETTER_LINES; line++)
+        for (unsigned i = 0; i < HAK_LETTER_BLOCKS; i++) count += hak_load_relaxed(&heap->letter[line].block[i]) != NULL;
+    return count;
+}
+
 /* hak_purge.free_bytes, and what heaps have not added to it yet. */
 static inline void free_sum_add(struct hak_heap *heap, void *sum) { *(int64_t *)sum += heap->free_sum; }
 static inline int64_t free_now(void) {

@@ -41,12 +41,6 @@ static void end(void) {
 
 static uint64_t sent(void) { return stranger->counters.n[HAK_C_letter_sent]; }
 static uint64_t letters_read(const struct hak_heap *heap) { return heap->counters.n[HAK_C_letter_read]; }
-static unsigned in_letters(const struct hak_heap *heap) {
-    unsigned count = 0;
-    for (unsigned line = 0; line < HAK_LETTER_LINES; line++)
-        for (unsigned i = 0; i < HAK_LETTER_BLOCKS; i++) count += hak_load_relaxed(&heap->letter[line].block[i]) != NULL;
-    return count;
-}
 static void give_all_but_one_each(void) { /* of each word the first is gone */
     for (unsigned i = 0; i < WORDS * WORD; i++)
         if (i % WORD) block_give(owner, blocks[i]);
@@ -125,14 +119,20 @@ static void who_takes_none_is_told_none(void **state) {
     end();
 }
 
+/* So many blocks of the class at least, until the next would be of a page of its own; returns how many. */
+static unsigned take_some(unsigned c, void **taken, unsigned least) {
+    unsigned count = 0;
+    class_is_common(owner, c);
+    while (count < least || owner->bin[c].word) taken[count++] = block_take(owner, c);
+    assert_true(count < hak_classes[c].capacity);
+    return count;
+}
+
 static void a_letter_is_read_before_a_page_is_opened(void **state) {
     (void)state;
     enum { C = 12, TOLD = 16 };
     void *more[512];
-    unsigned count = 0;
-    class_is_common(owner, C);
-    while (count < 200 || owner->bin[C].word) more[count++] = block_take(owner, C);
-    assert_in_range(count, 200, hak_classes[C].capacity - 1u); /* the next would be of a page of its own */
+    unsigned count = take_some(C, more, 200);
     for (unsigned i = 0; i < TOLD; i++) {
         stranger->flushes++; /* each is told */
         block_give(stranger, more[i]);
@@ -238,10 +238,8 @@ static void bound_is_broken(bool is) {
 /* The other free, and those of all other blocks, end the slab before the letter is read. */
 static void twice_is_found_when_the_slab_ends(void **state) {
     (void)state;
-    unsigned c = HAK_SMALL_CLASS_MAX, count = 0;
     void *more[64];
-    class_is_common(owner, c);
-    while (count < 32 || owner->bin[c].word) more[count++] = block_take(owner, c);
+    unsigned c = HAK_SMALL_CLASS_MAX, count = take_some(c, more, 32);
     struct hak_slab *slab = slab_of(more[0]);
     bound_is_broken(true);
     block_give(stranger, more[0]);
@@ -259,10 +257,8 @@ static void twice_is_found_when_the_slab_ends(void **state) {
 /* It ended, and nobody saw the letter then. */
 static void a_letter_of_a_slab_that_is_no_more_is_misuse(void **state) {
     (void)state;
-    unsigned c = HAK_SMALL_CLASS_MAX, count = 0;
     void *more[64];
-    class_is_common(owner, c);
-    while (count < 32 || owner->bin[c].word) more[count++] = block_take(owner, c);
+    unsigned c = HAK_SMALL_CLASS_MAX, count = take_some(c, more, 32);
     bound_is_broken(true);
     block_give(stranger, more[0]);
     hak_store_relaxed(&owner->letters, 0);
@@ -278,11 +274,8 @@ static void a_letter_of_a_slab_that_is_no_more_is_misuse(void **state) {
 /* Letters that are read before a page is opened may end the slab that it would be of, and its row be another heap's at once. */
 static void the_slab_in_use_may_end_by_a_letter(void **state) {
     (void)state;
-    unsigned c = HAK_SMALL_CLASS_MAX, count = 0;
     void *more[64];
-    class_is_common(owner, c);
-    while (count < 32 || owner->bin[c].word) more[count++] = block_take(owner, c);
-    assert_true(count < hak_classes[c].capacity);
+    unsigned c = HAK_SMALL_CLASS_MAX, count = take_some(c, more, 32);
     bound_is_broken(true);
     for (unsigned i = 0; i < count; i++) {
         stranger->flushes++;
