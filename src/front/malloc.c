@@ -296,11 +296,13 @@ static HAK_NOINLINE void free_outside(void *block) {
 }
 
 /* A thread that allocates nothing gives each block back at once; one that frees many, by chance of their addresses one free in 16 of
- * different blocks, gets a heap, so that it gathers them: one that frees what it was started with needs none. */
-static HAK_COLD struct hak_heap *free_without_heap(const void *block) {
+ * different blocks, gets a heap, so that it gathers them: one that frees what it was started with needs none. One to which a thread that
+ * ended left a block is its successor, and there are likely to be more: it takes over that heap, and is no stranger to it. */
+static HAK_COLD struct hak_heap *free_without_heap(const void *block, struct hak_heap *owner) {
     struct hak_heap *none = hak_self;
     if (hak_load_relaxed(hak_region.fork_page) != hak_load_relaxed(&hak_epoch)) hak_fork_child(none); /* after _Fork, clone */
-    if (hak_heap_is_gone(none) || (uintptr_t)block / 16 * UINT64_C(0x9e3779b97f4a7c15) >> 60 != 0) return none;
+    bool is_dead = owner && hak_load_relaxed(&owner->state) == HAK_HEAP_DEAD;
+    if (hak_heap_is_gone(none) || (!is_dead && (uintptr_t)block / 16 * UINT64_C(0x9e3779b97f4a7c15) >> 60 != 0)) return none;
     static hak_atomic_u32 pause; /* there was no heap to be had: so many tries later there may be */
     uint32_t left = hak_load_relaxed(&pause);
     if (HAK_UNLIKELY(left > 0)) {
@@ -308,7 +310,7 @@ static HAK_COLD struct hak_heap *free_without_heap(const void *block) {
         return none;
     }
     int saved = errno;
-    if (!hak_heap_birth()) hak_store_relaxed(&pause, 10000);
+    if (!hak_heap_birth(owner)) hak_store_relaxed(&pause, 10000);
     errno = saved;
     return hak_self;
 }
@@ -322,8 +324,16 @@ static HAK_NOINLINE void free_strange(void *block, const struct hak_granule *rec
         if (owner != HAK_WATCHED || !hak_front_watched_free(block)) hak_misuse("free", block);
         return;
     }
-    if (HAK_LIKELY(!hak_heap_is_none(self))) hak_fork_check(self);
-    else self = free_without_heap(block);
+    if (HAK_LIKELY(!hak_heap_is_none(self))) {
+        hak_fork_check(self);
+    } else {
+        struct hak_heap *heap = owner != HAK_WATCHED ? hak_slab_owner_heap(owner) : NULL;
+        self = free_without_heap(block, heap);
+        if (self == heap) {
+            hak_free_inline(block);
+            return;
+        }
+    }
     hak_stranger_free(self, owner, record, block, (unsigned)index); /* a block past the last is free for ever */
 }
 

@@ -2,7 +2,7 @@
  *
  * Owns:      for each class the bin, the current slab and the list of partly free ones; the mailbox.
  * Borrows:   slabs (slab/slab.h); they stay a heap's own when its thread ends.
- * Threads:   only the owner, the thread whose hak_self it is, but for the mailbox, `state`, `next_dead` and
+ * Threads:   only the owner, the thread whose hak_self it is, but for the mailbox, `state`, `next_dead`, `listed` and
  *            reading counters. A heap without a thread (DEAD) is owned by who made it BUSY.
  * Invariant: a bin's word and base are those of its class's current slab; blocks in the word are clear in
  *            that slab's row and counted in its `out`.
@@ -136,6 +136,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     HAK_ALIGNED(HAK_LINE) _Atomic(uintptr_t) mail; /* slabs to which strangers have freed, first | epoch tag */
     hak_atomic_u32 state;                                  /* enum hak_heap_state */
     hak_atomic_u32 next_dead;                              /* index + 1 */
+    hak_atomic_u32 listed;                                 /* 1: in the list of dead heaps, or about to be (heap/birth.c) */
     hak_atomic_u32 unread;                                 /* about how many slabs were posted while it is DEAD */
     /* the owner's, and rarely wanted */
     uint32_t is_ahead;          /* 1: a sample is among the blocks that were just put into the bin */
@@ -214,9 +215,9 @@ HAK_INLINE unsigned hak_shelf_end(struct hak_heap *heap) {
 
 /* --- birth and death (heap/birth.c) --- */
 
-/* Gives the calling thread a heap: a dead one or a new one. NULL when memory is short, or when nobody will be told of the thread's
- * end; it borrows then: hak_self is hak_heap_gone. */
-struct hak_heap *hak_heap_birth(void);
+/* Gives the calling thread a heap: `wanted` (NULL: any) if that is dead, another dead one, or a new one. NULL when memory is short, or when
+ * nobody will be told of the thread's end; it borrows then: hak_self is hak_heap_gone. */
+struct hak_heap *hak_heap_birth(struct hak_heap *wanted);
 /* The thread ends: its heap is given up as it is. Runs as a thread-key destructor. It gets none again: */
 void hak_heap_death(struct hak_heap *heap);
 /* whoever allocates after that borrows one, and gives it back at once, for its end may not be told a second time. */

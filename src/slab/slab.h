@@ -132,6 +132,8 @@ HAK_INLINE struct hak_heap *hak_slab_owner_mark(struct hak_heap *heap, unsigned 
     HAK_STATIC((int)(HAK_CLASS_COUNT - HAK_SMALL_CLASS_MAX) <= (int)HAK_LINE); /* a heap begins a line */
     return (struct hak_heap *)((uintptr_t)heap + (hak_class_is_middle(class_index) ? class_index - HAK_SMALL_CLASS_MAX : 0));
 }
+/* The heap that a slab's record names: neither HAK_LARGE nor HAK_WATCHED. */
+HAK_INLINE struct hak_heap *hak_slab_owner_heap(const struct hak_heap *owner) { return (struct hak_heap *)((uintptr_t)owner & -(uintptr_t)HAK_LINE); }
 /* The class, if a record's owner names this heap so; else 0. */
 HAK_INLINE size_t hak_slab_owners_middle(const struct hak_heap *heap, const struct hak_heap *owner) {
     uintptr_t mark = (uintptr_t)owner - (uintptr_t)heap;

@@ -220,6 +220,67 @@ static void a_thread_that_only_frees_gathers_what_it_frees(void)
     EXPECT(heaps_live() == before);
 }
 
+/* --- a thread whose first call frees what one that ended left it: it takes over that heap, not the one that was left last --- */
+
+enum { LEFT = 300, LINES = 3 };
+static pthread_barrier_t all_have_heaps;
+struct line { void *blocks[LEFT]; pthread_mutex_t may_end; int is_reverse; };
+static void *leave_to_a_successor(void *argument)
+{
+    struct line *line = (struct line *)argument;
+    for (int i = 0; i < LEFT; i++) REQUIRE((line->blocks[i] = malloc((size_t)i * 37 % 6000 + 1)) != NULL);
+    pthread_barrier_wait(&all_have_heaps);
+    pthread_mutex_lock(&line->may_end); /* they end one after the other */
+    pthread_mutex_unlock(&line->may_end);
+    return NULL;
+}
+static long long strangers_frees(void)
+{
+    static char text[1 << 16];
+    hak_stats_json(text, sizeof text);
+    const char *counter = strstr(text, "\"free_stranger\":");
+    REQUIRE(counter);
+    return atoll(strchr(counter, ':') + 1);
+}
+static void *succeed(void *argument)
+{
+    struct line *line = (struct line *)argument;
+    long long before = strangers_frees();
+    for (int n = 0; n < LEFT; n++) {
+        int i = line->is_reverse ? LEFT - 1 - n : n; /* a block of 5,064 bytes is the first, or one of 1 */
+        free(line->blocks[i]);
+        REQUIRE((line->blocks[i] = malloc((size_t)i * 37 % 6000 + 1)) != NULL);
+    }
+    /* a few were lent by heaps of other threads that ended */
+    EXPECT_SAY(strangers_frees() - before < LEFT / 20, "%lld of %d", strangers_frees() - before, LEFT);
+    return NULL;
+}
+static void a_successor_is_no_stranger(void)
+{
+    static struct line lines[LINES];
+    pthread_t threads[LINES], thread;
+    pthread_barrier_init(&all_have_heaps, NULL, LINES + 1);
+    for (int i = 0; i < LINES; i++) {
+        pthread_mutex_init(&lines[i].may_end, NULL);
+        pthread_mutex_lock(&lines[i].may_end);
+        REQUIRE(pthread_create(&threads[i], NULL, leave_to_a_successor, &lines[i]) == 0);
+    }
+    pthread_barrier_wait(&all_have_heaps);
+    for (int i = 0; i < LINES; i++) {
+        pthread_mutex_unlock(&lines[i].may_end);
+        pthread_join(threads[i], NULL);
+    }
+    for (int generation = 0; generation < 3; generation++)
+        for (int i = 0; i < LINES; i++) { /* whose heap is the lowest first, then as it was left */
+            lines[i].is_reverse = generation % 2;
+            REQUIRE(pthread_create(&thread, NULL, succeed, &lines[i]) == 0);
+            pthread_join(thread, NULL);
+        }
+    for (int i = 0; i < LINES; i++)
+        for (int k = 0; k < LEFT; k++) free(lines[i].blocks[k]);
+    pthread_barrier_destroy(&all_have_heaps);
+}
+
 /* Memory that threads leave behind is used again: 3,000 threads of 1 MiB each do not need 3 GB. */
 static void *touch_a_mib(void *unused)
 {
@@ -255,6 +316,7 @@ int main(void)
     RUN(blocks_outlive_their_threads);
     RUN(the_first_call_of_a_thread_may_be_any);
     RUN(a_thread_that_only_frees_gathers_what_it_frees);
+    RUN(a_successor_is_no_stranger);
     RUN(memory_of_dead_threads_is_used_again);
     return EXPECT_RESULT();
 }

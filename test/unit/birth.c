@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/time.h>
 
 static unsigned born;
@@ -26,7 +27,7 @@ static void a_heap_lives_dies_and_is_adopted(void **state) {
     (void)state;
     hak_heap_on_birth = on_birth;
     assert_true(hak_heap_is_none(hak_self));
-    struct hak_heap *heap = hak_heap_birth();
+    struct hak_heap *heap = hak_heap_birth(NULL);
     assert_ptr_equal(hak_self, heap);
     assert_int_equal(state_of(heap), HAK_HEAP_LIVE);
     assert_int_equal(born, 1);
@@ -35,7 +36,7 @@ static void a_heap_lives_dies_and_is_adopted(void **state) {
     assert_true(hak_heap_is_none(hak_self));
     assert_int_equal(state_of(heap), HAK_HEAP_DEAD);
     assert_true(hak_heap_dead_any());
-    assert_ptr_equal(hak_heap_birth(), heap);
+    assert_ptr_equal(hak_heap_birth(NULL), heap);
     assert_int_equal(heap->counters.n[HAK_C_heap_born], 1);
     assert_int_equal(heap->counters.n[HAK_C_heap_adopted], 1);
     assert_int_equal(heap->counters.n[HAK_C_heap_died], 1);
@@ -73,7 +74,7 @@ static void a_thread_whose_end_is_not_told_gets_no_heap(void **state) {
     hak_heap_on_birth = on_birth;
     is_told = false;
     unsigned before = born;
-    assert_null(hak_heap_birth());
+    assert_null(hak_heap_birth(NULL));
     assert_int_equal(born, before + 1);
     assert_true(hak_heap_is_gone(hak_self) && hak_heap_dead_any());
     struct hak_heap *heap = hak_heap_borrow();
@@ -104,6 +105,51 @@ static void a_dead_heap_is_claimed_by_one(void **state) {
     assert_ptr_equal(hak_heap_dead_take(), heap);
     hak_heap_dead_give(heap);
     while (count > 0) hak_heap_dead_give(others[--count]);
+}
+
+/* All that can be taken now: heaps[] among them so often. */
+enum { TAKEN_MAX = 4096 };
+static void times_taken(struct hak_heap *const *heaps, unsigned count, unsigned *times) {
+    static struct hak_heap *taken[TAKEN_MAX];
+    unsigned taken_count = 0;
+    memset(times, 0, count * sizeof *times);
+    for (struct hak_heap *heap; (heap = hak_heap_dead_take()) != NULL; taken[taken_count++] = heap) {
+        assert_true(taken_count < TAKEN_MAX && state_of(heap) == HAK_HEAP_BUSY);
+        for (unsigned i = 0; i < count; i++) times[i] += heaps[i] == heap;
+    }
+    while (taken_count > 0) hak_heap_dead_give(taken[--taken_count]);
+}
+
+/* A thread to which one that ended left a block takes over that heap, wherever in the list it is. */
+static void a_dead_heap_is_wanted_by_name(void **state) {
+    (void)state;
+    enum { COUNT = 3 };
+    struct hak_heap *heaps[COUNT], *mine = hak_self;
+    unsigned times[COUNT];
+    for (unsigned i = 0; i < COUNT; i++) heaps[i] = heap_make();
+    for (unsigned i = 0; i < COUNT; i++) heap_end(heaps[i]);
+    assert_ptr_equal(hak_heap_birth(heaps[1]), heaps[1]); /* not the last that died */
+    hak_self = mine;
+    assert_int_equal(state_of(heaps[1]), HAK_HEAP_LIVE);
+    times_taken(heaps, COUNT, times); /* it is in the list and nobody's to take */
+    assert_true(times[0] == 1 && times[1] == 0 && times[2] == 1);
+    assert_int_equal(hak_load_relaxed(&heaps[1]->listed), 0); /* nobody comes by it again */
+    heap_end(heaps[1]); /* it was dropped from the list */
+    times_taken(heaps, COUNT, times);
+    assert_true(times[0] == 1 && times[1] == 1 && times[2] == 1);
+    assert_ptr_equal(hak_heap_birth(heaps[0]), heaps[0]);
+    hak_self = mine;
+    heap_end(heaps[0]); /* it is in the list still */
+    times_taken(heaps, COUNT, times);
+    assert_true(times[0] == 1 && times[1] == 1 && times[2] == 1);
+    struct hak_heap *live = hak_heap_birth(heaps[2]);
+    hak_self = mine;
+    struct hak_heap *other = hak_heap_birth(live); /* which lives: another one */
+    hak_self = mine;
+    assert_true(live == heaps[2] && other && other != live);
+    heap_end(other);
+    heap_end(live);
+    AUDIT();
 }
 
 static atomic_int turn_of_delivery;
@@ -146,7 +192,7 @@ static void heaps_that_are_busy_are_passed_by_or_waited_for(void **state) {
 static struct hak_heap *of_handler;
 static void birth_in_a_handler(int number) {
     (void)number;
-    if (hak_heap_is_none(hak_self)) of_handler = hak_heap_birth();
+    if (hak_heap_is_none(hak_self)) of_handler = hak_heap_birth(NULL);
 }
 static void count_live(struct hak_heap *heap, void *count) { *(unsigned *)count += state_of(heap) == HAK_HEAP_LIVE; }
 static unsigned live_heaps(void) {
@@ -172,7 +218,7 @@ static void the_heap_of_a_handler_that_came_while_a_birth_waits_is_the_threads(v
         while (other_count < OTHERS && (others[other_count] = hak_heap_dead_take()) != NULL) other_count++;
         of_handler = NULL;
         setitimer(ITIMER_REAL, &soon, NULL);
-        struct hak_heap *heap = hak_heap_birth();
+        struct hak_heap *heap = hak_heap_birth(NULL);
         setitimer(ITIMER_REAL, &never, NULL);
         is_met = of_handler != NULL;
         assert_ptr_equal(hak_self, heap);
@@ -278,7 +324,7 @@ static void a_birth_without_memory_is_refused(void **state) {
     unsigned count = 0;
     struct hak_heap *mine = hak_self;
     hak_os_fault = refuse_all;
-    while (count < MANY && (heaps[count] = hak_heap_birth()) != NULL) {
+    while (count < MANY && (heaps[count] = hak_heap_birth(NULL)) != NULL) {
         hak_self = mine;
         count++;
     }
@@ -294,16 +340,18 @@ static void a_birth_without_memory_is_refused(void **state) {
 
 enum { THREADS = 4, LIVES = 3000, HEAPS_MAX = 1 << 14 };
 static hak_atomic_u32 lives_in[HEAPS_MAX], shared;
+static _Atomic(struct hak_heap *) left_last;
 
 static void *live_and_die(void *seed) {
     uint64_t dice = (uintptr_t)seed;
     for (unsigned i = 0; i < LIVES; i++) {
-        struct hak_heap *heap = hak_heap_birth();
+        struct hak_heap *heap = hak_heap_birth(dice_next(&dice) % 4 == 0 ? hak_load_acquire(&left_last) : NULL);
         if (hak_add(&lives_in[heap->index], 1) != 0) hak_add(&shared, 1);
         void *block = block_take(heap, 1 + (unsigned)(dice_next(&dice) % HAK_SMALL_CLASS_MAX));
         if (!block) hak_add(&shared, 1);
         else block_give(heap, block);
         hak_add(&lives_in[heap->index], -1u);
+        if (dice_next(&dice) % 4 == 0) hak_store_release(&left_last, heap);
         hak_heap_death(heap);
     }
     return NULL;
@@ -318,6 +366,11 @@ static void no_heap_has_two_threads(void **state) {
     struct hak_census census;
     hak_census_take(&census);
     assert_int_equal(census.heap_count, census.dead_heap_count);
+    struct hak_heap *taken[256]; /* each is in the list once */
+    unsigned count = 0;
+    while (count < sizeof taken / sizeof *taken && (taken[count] = hak_heap_dead_take()) != NULL) count++;
+    if (count < sizeof taken / sizeof *taken) assert_int_equal(count, census.heap_count);
+    while (count > 0) hak_heap_dead_give(taken[--count]);
     AUDIT();
 }
 
@@ -328,6 +381,7 @@ int main(void) {
         cmocka_unit_test(a_borrowed_heap_is_dead_again_at_once),
         cmocka_unit_test(a_thread_whose_end_is_not_told_gets_no_heap),
         cmocka_unit_test(a_dead_heap_is_claimed_by_one),
+        cmocka_unit_test(a_dead_heap_is_wanted_by_name),
         cmocka_unit_test(heaps_that_are_busy_are_passed_by_or_waited_for),
         cmocka_unit_test(the_heap_of_a_handler_that_came_while_a_birth_waits_is_the_threads),
         cmocka_unit_test(every_dead_heap_is_taken_once),

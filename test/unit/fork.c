@@ -77,7 +77,7 @@ static void slabs_check(struct hak_heap *heap, void *unused) {
 
 static int two_heaps(void **state) {
     heap_room_start(state);
-    mine = hak_heap_birth();
+    mine = hak_heap_birth(NULL);
     theirs = heap_make();
     for (unsigned i = 0; i < BLOCKS; i++) {
         class_is_common(mine, classes[i % CLASSES]);
@@ -157,7 +157,7 @@ static void who_gets_a_vanished_heap_gets_it_whole(void) {
     for (unsigned i = 0; i < 2; i++) { /* whichever is adopted first */
         hak_fork_check(mine);
         if (mine->is_survivor) hak_fork_rebuild(mine);
-        struct hak_heap *heap = hak_heap_birth();
+        struct hak_heap *heap = hak_heap_birth(NULL);
         CHILD_REQUIRE(heap != mine && !heap->is_short && !heap->is_ahead && !heap->is_survivor && !heap->from_address);
     }
 }
@@ -313,6 +313,27 @@ static void a_child_of_256_children(void) {
     CHILD_REQUIRE(hak_heap_dead_take() != NULL);
 }
 
+/* A heap that was claimed by name is in its parent's list, and the child's is another. */
+static void what_the_parents_list_has_is_in_the_childs(void) {
+    hak_fork_check(mine);
+    hak_fork_rebuild(mine);
+    bool is_theirs = false, is_mine = false;
+    for (struct hak_heap *heap; (heap = hak_heap_dead_take()) != NULL;) is_theirs |= heap == theirs;
+    CHILD_REQUIRE(is_theirs);
+    hak_heap_death(mine);
+    for (struct hak_heap *heap; (heap = hak_heap_dead_take()) != NULL;) is_mine |= heap == mine;
+    CHILD_REQUIRE(is_mine);
+}
+
+static void heaps_that_are_listed_and_live_are_listed_in_the_child(void **state) {
+    (void)state;
+    hak_store_relaxed(&mine->listed, 1);
+    hak_store_relaxed(&theirs->listed, 1);
+    in_a_child(what_the_parents_list_has_is_in_the_childs);
+    hak_store_relaxed(&mine->listed, 0);
+    hak_store_relaxed(&theirs->listed, 0);
+}
+
 static void a_list_of_long_ago_is_void(void **state) {
     (void)state;
     in_a_child(a_child_of_256_children);
@@ -326,6 +347,7 @@ int main(void) {
         cmocka_unit_test(nothing_that_was_under_way_is_lost),
         cmocka_unit_test(letters_that_were_not_read_are),
         cmocka_unit_test(a_list_of_long_ago_is_void),
+        cmocka_unit_test(heaps_that_are_listed_and_live_are_listed_in_the_child),
     };
     return cmocka_run_group_tests(tests, two_heaps, NULL);
 }

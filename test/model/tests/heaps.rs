@@ -22,8 +22,8 @@ enum Mutant {
     HelperLeavesRelaxed,
     PushRelaxed,
     PopLoadsRelaxed,
-    // Right as well: see the tests.
     PushedBeforeDead,
+    // Right as well: see the tests.
     PushedBackWhileBusy,
     // Mail for a heap that dies.
     NoSecondLook,
@@ -31,6 +31,11 @@ enum Mutant {
     SecondLookExchanges,
     SenderHasNoFence,
     MailPushedReleaseOnly,
+    // Heaps that are claimed by name.
+    ListedTwice,
+    DroppedForGood,
+    DroppedThenDeadOnly,
+    DroppedByAStore,
     // Heaps of threads that ended unseen.
     NotByCas,
     GiftsUncounted,
@@ -48,6 +53,8 @@ struct Heap {
     state: AtomicUsize,
     /// The next dead heap's index + 1, or 0.
     next: AtomicUsize,
+    /// 1: on the list, or about to be.
+    listed: AtomicUsize,
     /// The number of mails, in place of a list.
     mailbox: AtomicUsize,
     owned: UnsafeCell<usize>,
@@ -72,6 +79,7 @@ impl World {
         let heap = || Heap {
             state: AtomicUsize::new(LIVE),
             next: AtomicUsize::new(0),
+            listed: AtomicUsize::new(0),
             mailbox: AtomicUsize::new(0),
             owned: UnsafeCell::new(0),
         };
@@ -80,7 +88,7 @@ impl World {
         let world = World { heaps, head: AtomicUsize::new(0), thread, there, mutant };
         for &h in dead.iter().rev() {
             world.heaps[h].state.store(DEAD, Relaxed);
-            world.push(h);
+            world.list(h);
         }
         Arc::new(world)
     }
@@ -127,6 +135,29 @@ impl World {
         None
     }
 
+    /// One that was claimed by name is there already.
+    fn list(&self, h: usize) {
+        if self.heaps[h].listed.swap(1, AcqRel) == 0 || self.mutant == ListedTwice {
+            self.push(h);
+        }
+    }
+
+    /// It was popped, and lives.
+    fn unlist(&self, h: usize) {
+        if self.mutant == DroppedByAStore {
+            self.heaps[h].listed.store(0, Release);
+        } else {
+            self.heaps[h].listed.swap(0, AcqRel);
+        }
+        let state = self.heaps[h].state.load(Relaxed);
+        match self.mutant {
+            DroppedForGood => (),
+            DroppedThenDeadOnly if state == BUSY => (),
+            _ if state == LIVE => (),
+            _ => self.list(h),
+        }
+    }
+
     // ---- states
 
     /// DEAD -> `state`. The load stands for a CAS that fails on an old value; loom's never does.
@@ -138,11 +169,11 @@ impl World {
     fn death(&self, h: usize) {
         self.act_as_owner(h);
         if self.mutant == PushedBeforeDead {
-            self.push(h);
+            self.list(h);
             self.heaps[h].state.store(DEAD, Release);
         } else {
             self.heaps[h].state.store(DEAD, self.unless(DeathRelaxed, Release));
-            self.push(h);
+            self.list(h);
         }
     }
 
@@ -151,14 +182,20 @@ impl World {
         let mut born = None;
         while let Some(h) = self.pop() {
             if self.mutant == BirthSkipsState {
+                self.heaps[h].listed.swap(0, AcqRel);
                 self.heaps[h].state.store(LIVE, Relaxed);
                 born = Some(h);
                 break;
             }
             if self.enter(h, BUSY, self.unless(BirthRelaxed, Acquire)) {
+                self.heaps[h].listed.swap(0, AcqRel);
                 self.heaps[h].state.store(LIVE, Relaxed);
                 born = Some(h);
                 break;
+            }
+            if self.heaps[h].state.load(Relaxed) == LIVE {
+                self.unlist(h);
+                continue;
             }
             aside.push(h);
         }
@@ -169,6 +206,16 @@ impl World {
             self.act_as_owner(h);
         }
         born
+    }
+
+    /// A birth that wants this heap, which stays on the list.
+    fn birth_as(&self, h: usize) -> bool {
+        if !self.enter(h, BUSY, Acquire) {
+            return false;
+        }
+        self.heaps[h].state.store(LIVE, Relaxed);
+        self.act_as_owner(h);
+        true
     }
 
     /// A stranger collects a dead heap, which stays on the list.
@@ -189,15 +236,16 @@ impl World {
     fn take_slab(&self) {
         if let Some(h) = self.pop() {
             if !self.enter(h, BUSY, Acquire) {
-                return self.push(h);
+                return if self.heaps[h].state.load(Relaxed) == LIVE { self.unlist(h) } else { self.push(h) };
             }
+            self.heaps[h].listed.swap(0, AcqRel);
             self.act_as_owner(h);
             if self.mutant == PushedBackWhileBusy {
-                self.push(h);
+                self.list(h);
                 self.heaps[h].state.store(DEAD, Release);
             } else {
                 self.heaps[h].state.store(DEAD, Release);
-                self.push(h);
+                self.list(h);
             }
         }
     }
@@ -265,7 +313,7 @@ impl World {
         }
         self.act_as_owner(0);
         self.heaps[0].state.store(DEAD, Release);
-        self.push(0);
+        self.list(0);
     }
 
     /// A thread to which the kernel gives the same number.
@@ -281,20 +329,21 @@ impl World {
 
     // ---- at the end
 
-    /// Every heap is live, or dead and on the list once.
+    /// Every heap is live, or dead and on the list once; one that was claimed by name may live there.
     fn check(&self) {
+        let last = |of: &AtomicUsize| of.fetch_or(0, AcqRel); // loom lets a load read a store that is not the last
         let mut seen = [0; 3];
-        let mut link = self.head.load(Relaxed) & INDEX_MASK;
+        let mut link = last(&self.head) & INDEX_MASK;
         while link != 0 {
             seen[link - 1] += 1;
             assert!(seen[link - 1] == 1, "a dead heap is on the list twice");
-            link = self.heaps[link - 1].next.load(Relaxed);
+            link = last(&self.heaps[link - 1].next);
         }
         for (heap, seen) in self.heaps.iter().zip(seen) {
-            let state = heap.state.load(Relaxed);
+            let state = last(&heap.state);
             assert!(state != BUSY, "a heap stays busy");
             assert!(state == LIVE || seen == 1, "a dead heap is lost");
-            assert!(state == DEAD || seen == 0, "a live heap is on the list of dead ones");
+            assert!(state == DEAD || seen == last(&heap.listed), "a live heap is on the list of dead ones");
         }
     }
 }
@@ -333,6 +382,40 @@ fn old_top_comes_back(mutant: Mutant) {
         world.death(h);
     }
     thread.join().unwrap();
+    world.check();
+}
+
+/// A heap is claimed by name where it is on the list, and dies again, while another thread is born and a stranger helps.
+fn claimed_by_name(mutant: Mutant) {
+    let world = World::new(&[0, 1], mutant);
+    let threads = [
+        spawn(&world, |world| {
+            if world.birth_as(0) {
+                world.death(0);
+            }
+        }),
+        spawn(&world, |world| {
+            world.birth();
+        }),
+    ];
+    world.help(0);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    world.check();
+}
+
+/// The same, while a live heap takes a slab.
+fn claimed_by_name_while_slabs_are_taken(mutant: Mutant) {
+    let world = World::new(&[0], mutant);
+    let threads = [
+        spawn(&world, |world| world.take_slab()),
+        spawn(&world, |world| {
+            world.birth();
+        }),
+    ];
+    if world.birth_as(0) {
+        world.death(0);
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
     world.check();
 }
 
@@ -389,8 +472,13 @@ fn a_heap_has_one_owner_and_no_dead_heap_is_lost() {
 }
 
 #[test]
-fn state_and_list_may_change_in_either_order() {
-    prove("heaps: pushed before it is dead", Some(3), || lives(PushedBeforeDead));
+fn a_heap_that_is_claimed_by_name_is_not_lost() {
+    prove("heaps: claimed by name", Some(3), || claimed_by_name(Right));
+    prove("heaps: claimed by name, slabs are taken", Some(3), || claimed_by_name_while_slabs_are_taken(Right));
+}
+
+#[test]
+fn a_heap_may_go_back_to_the_list_while_it_is_busy() {
     prove("heaps: pushed back while busy", Some(3), || slabs_are_taken(PushedBackWhileBusy));
 }
 
@@ -410,12 +498,17 @@ fn mutants_are_refuted() {
     refute("heaps: birth is relaxed", RACE, || lives(BirthRelaxed));
     refute("heaps: the helper enters relaxed", RACE, || lives(HelperEntersRelaxed));
     refute("heaps: the helper leaves relaxed", RACE, || lives(HelperLeavesRelaxed));
+    refute("heaps: pushed before it is dead", "lost", || lives(PushedBeforeDead));
     refute("heaps: the push is relaxed", "lost", || lives(PushRelaxed));
     refute("heaps: the pop is relaxed", "lost", || lives(PopLoadsRelaxed));
     refute("heaps: no second look for mail", "lies in", || mail_for_the_dying(NoSecondLook));
     refute("heaps: the second look is a load", "lies in", || mail_for_the_dying(SecondLookIsALoad));
     refute("heaps: the sender has no fence", "lies in", || mail_for_the_dying(SenderHasNoFence));
     refute("heaps: mail is pushed without acquire", "lies in", || mail_for_the_dying(MailPushedReleaseOnly));
+    refute("heaps: listed where it is", "twice", || claimed_by_name(ListedTwice));
+    refute("heaps: dropped for good", "lost", || claimed_by_name(DroppedForGood));
+    refute("heaps: dropped though it is busy", "lost", || claimed_by_name(DroppedThenDeadOnly));
+    refute("heaps: dropped by a store", "lost", || claimed_by_name(DroppedByAStore));
     refute("heaps: the finder stores", RACE, || ends_unseen(NotByCas));
     refute("heaps: gifts are not counted", RACE, || ends_unseen(GiftsUncounted));
 }
