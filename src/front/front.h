@@ -27,7 +27,7 @@ HAK_INLINE void *hak_malloc_from(size_t bytes, const void *address, uintptr_t st
 HAK_INLINE struct hak_heap *hak_front_heap(void) {
     struct hak_heap *heap = hak_self;
     if (HAK_LIKELY(!hak_heap_is_none(heap))) return heap;
-    return hak_start() ? hak_heap_birth(NULL) : NULL;
+    return hak_start() ? hak_heap_birth(heap) : NULL;
 }
 
 /* It is in a slab of the size's class, or of that one's pair. */

@@ -296,21 +296,23 @@ static HAK_NOINLINE void free_outside(void *block) {
 }
 
 /* A thread that allocates nothing gives each block back at once; one that frees many, by chance of their addresses one free in 16 of
- * different blocks, gets a heap, so that it gathers them: one that frees what it was started with needs none. One to which a thread that
- * ended left a block is its successor, and there are likely to be more: it takes over that heap, and is no stranger to it. */
+ * different blocks, gets a heap, so that it gathers them: one that frees what it was started with needs none. One that frees what a thread
+ * that ended left is that one's successor, and there are likely to be more such blocks: it takes over the heap, and is no stranger to it. */
 static HAK_COLD struct hak_heap *free_without_heap(const void *block, struct hak_heap *owner) {
     struct hak_heap *none = hak_self;
     if (hak_load_relaxed(hak_region.fork_page) != hak_load_relaxed(&hak_epoch)) hak_fork_child(none); /* after _Fork, clone */
-    bool is_dead = owner && hak_load_relaxed(&owner->state) == HAK_HEAP_DEAD;
-    if (hak_heap_is_gone(none) || (!is_dead && (uintptr_t)block / 16 * UINT64_C(0x9e3779b97f4a7c15) >> 60 != 0)) return none;
+    if (hak_heap_is_gone(none)) return none;
+    int saved = errno;
+    bool is_successor = owner && hak_load_relaxed(&owner->state) == HAK_HEAP_DEAD && hak_heap_adopt(none, owner);
+    errno = saved;
+    if (is_successor || (uintptr_t)block / 16 * UINT64_C(0x9e3779b97f4a7c15) >> 60 != 0) return hak_self;
     static hak_atomic_u32 pause; /* there was no heap to be had: so many tries later there may be */
     uint32_t left = hak_load_relaxed(&pause);
     if (HAK_UNLIKELY(left > 0)) {
         hak_store_relaxed(&pause, left - 1);
-        return none;
+        return hak_self;
     }
-    int saved = errno;
-    if (!hak_heap_birth(owner)) hak_store_relaxed(&pause, 10000);
+    if (!hak_heap_birth(none)) hak_store_relaxed(&pause, 10000);
     errno = saved;
     return hak_self;
 }

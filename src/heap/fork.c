@@ -32,7 +32,6 @@ void hak_fork_child(struct hak_heap *heap) {
     if (hak_heap_is_none(heap) || hak_load_relaxed(&heap->epoch) == page) return;
     hak_heap_unstamp(heap); /* the thread has another number here */
     heap->mail_rest = NULL;
-    hak_store_relaxed(&heap->listed, 0); /* if at all, in the parent's list */
     /* who wrote one may have vanished before he said so; a heap that never had any is not looked through, a page fault in each child */
     if (heap->had_letters) hak_store_relaxed(&heap->letters, UINT32_MAX);
     hak_store_release(&heap->epoch, page);
@@ -108,7 +107,6 @@ static void heap_to_list(struct hak_heap *heap, void *survivor) {
     if (heap->had_letters || hak_load_relaxed(&heap->letters) != 0) hak_letters_forward(heap, heap);
     hak_batch_flush(heap);
     hak_kept_flush_vanished(heap);
-    hak_store_relaxed(&heap->listed, 0);
     hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch)); /* last: from here on others may steal what it keeps */
     hak_heap_dead_give(heap);
 }

@@ -136,7 +136,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     HAK_ALIGNED(HAK_LINE) _Atomic(uintptr_t) mail; /* slabs to which strangers have freed, first | epoch tag */
     hak_atomic_u32 state;                                  /* enum hak_heap_state */
     hak_atomic_u32 next_dead;                              /* index + 1 */
-    hak_atomic_u32 listed;                                 /* 1: in the list of dead heaps, or about to be (heap/birth.c) */
+    hak_atomic_u32 listed;                                 /* the epoch: in its list of dead heaps, or about to be; else 0 or stale */
     hak_atomic_u32 unread;                                 /* about how many slabs were posted while it is DEAD */
     /* the owner's, and rarely wanted */
     uint32_t is_ahead;          /* 1: a sample is among the blocks that were just put into the bin */
@@ -215,9 +215,12 @@ HAK_INLINE unsigned hak_shelf_end(struct hak_heap *heap) {
 
 /* --- birth and death (heap/birth.c) --- */
 
-/* Gives the calling thread a heap: `wanted` (NULL: any) if that is dead, another dead one, or a new one. NULL when memory is short, or when
- * nobody will be told of the thread's end; it borrows then: hak_self is hak_heap_gone. */
-struct hak_heap *hak_heap_birth(struct hak_heap *wanted);
+/* Gives the calling thread a heap: a dead one or a new one. NULL when memory is short, or when nobody will be told of the thread's
+ * end; it borrows then: hak_self is hak_heap_gone. `before` is what hak_self was when the caller saw that it has none: a signal handler may
+ * have got it one since. */
+struct hak_heap *hak_heap_birth(struct hak_heap *before);
+/* The same, that heap or none: false when it is not dead. It stays in the list of dead heaps while it lives. */
+bool hak_heap_adopt(struct hak_heap *before, struct hak_heap *dead);
 /* The thread ends: its heap is given up as it is. Runs as a thread-key destructor. It gets none again: */
 void hak_heap_death(struct hak_heap *heap);
 /* whoever allocates after that borrows one, and gives it back at once, for its end may not be told a second time. */
@@ -226,7 +229,7 @@ void hak_heap_give_back(struct hak_heap *heap);
 /* Calls a function for each heap there is. */
 void hak_heap_each(void (*function)(struct hak_heap *heap, void *context), void *context);
 
-/* Is there a dead heap to take? */
+/* Is there a dead heap to take? It may be a living one that stayed in the list. */
 bool hak_heap_dead_any(void);
 /* Takes a heap off the list of dead ones, as BUSY; NULL when there is none free. Give it back after. */
 struct hak_heap *hak_heap_dead_take(void);

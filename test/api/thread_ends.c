@@ -151,6 +151,39 @@ static void the_first_malloc_may_be_in_the_last_round(void)
     EXPECT_SAY(refused_count == 0, "%d", refused_count);
 }
 
+/* So it is with a first free of what a thread that ended left: it takes over that heap, and says nothing of its end. */
+static void key_end_first_free_in_the_last_round(void *round)
+{
+    static void *left;
+    if ((intptr_t)round == 0) { /* of the thread that leaves it */
+        left = malloc(40);
+        return;
+    }
+    if ((intptr_t)round < PTHREAD_DESTRUCTOR_ITERATIONS)
+        pthread_setspecific(last_key, (void *)((intptr_t)round + 1));
+    else
+        free(left);
+}
+static void *leave_one(void *unused)
+{
+    key_end_first_free_in_the_last_round(unused);
+    return NULL;
+}
+static void the_first_free_may_be_in_the_last_round(void)
+{
+    REQUIRE(pthread_key_create(&last_key, key_end_first_free_in_the_last_round) == 0);
+    uint64_t before = heap_count();
+    int count = getenv("HAK_TEST_EMULATED") ? 100 : 2000;
+    for (int i = 0; i < count; i++) {
+        pthread_t thread;
+        REQUIRE(pthread_create(&thread, NULL, leave_one, NULL) == 0);
+        pthread_join(thread, NULL);
+        REQUIRE(pthread_create(&thread, NULL, only_last, (void *)1) == 0);
+        pthread_join(thread, NULL);
+    }
+    EXPECT_HEAPS(before, 20);
+}
+
 /* Every kind of block, in every round; the last one's blocks are another thread's to free. */
 enum { LEFT = 40, FILLED = 5000 };
 struct rounds {
@@ -397,6 +430,7 @@ int main(void)
     RUN(key_destructors_allocate_and_free);
     RUN(the_first_malloc_may_be_in_a_key_destructor);
     RUN(the_first_malloc_may_be_in_the_last_round);
+    RUN(the_first_free_may_be_in_the_last_round);
     RUN(cancelled_threads_free_in_cleanup_handlers);
     RUN(other_threads_go_on_after_main_ended_with_pthread_exit);
     RUN(the_process_ends_while_threads_allocate);

@@ -42,7 +42,7 @@ static void who_left_it_by_a_longjmp_begins_again(void **state) {
 
 static void *of_another_thread(void *unused) {
     (void)unused;
-    struct hak_heap *heap = hak_heap_birth(NULL);
+    struct hak_heap *heap = hak_heap_birth(hak_self);
     bool begun = heap && begin_at(0);
     hak_heap_death(heap);
     return begun ? &alone : NULL;
@@ -86,7 +86,7 @@ static void a_child_begins_what_a_vanished_thread_was_at(void **state) {
 
 static int start(void **state) {
     heap_room_start(state);
-    return hak_heap_birth(NULL) ? 0 : -1;
+    return hak_heap_birth(hak_self) ? 0 : -1;
 }
 
 int main(void) {

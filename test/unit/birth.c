@@ -27,7 +27,7 @@ static void a_heap_lives_dies_and_is_adopted(void **state) {
     (void)state;
     hak_heap_on_birth = on_birth;
     assert_true(hak_heap_is_none(hak_self));
-    struct hak_heap *heap = hak_heap_birth(NULL);
+    struct hak_heap *heap = hak_heap_birth(hak_self);
     assert_ptr_equal(hak_self, heap);
     assert_int_equal(state_of(heap), HAK_HEAP_LIVE);
     assert_int_equal(born, 1);
@@ -36,7 +36,7 @@ static void a_heap_lives_dies_and_is_adopted(void **state) {
     assert_true(hak_heap_is_none(hak_self));
     assert_int_equal(state_of(heap), HAK_HEAP_DEAD);
     assert_true(hak_heap_dead_any());
-    assert_ptr_equal(hak_heap_birth(NULL), heap);
+    assert_ptr_equal(hak_heap_birth(hak_self), heap);
     assert_int_equal(heap->counters.n[HAK_C_heap_born], 1);
     assert_int_equal(heap->counters.n[HAK_C_heap_adopted], 1);
     assert_int_equal(heap->counters.n[HAK_C_heap_died], 1);
@@ -74,7 +74,7 @@ static void a_thread_whose_end_is_not_told_gets_no_heap(void **state) {
     hak_heap_on_birth = on_birth;
     is_told = false;
     unsigned before = born;
-    assert_null(hak_heap_birth(NULL));
+    assert_null(hak_heap_birth(hak_self));
     assert_int_equal(born, before + 1);
     assert_true(hak_heap_is_gone(hak_self) && hak_heap_dead_any());
     struct hak_heap *heap = hak_heap_borrow();
@@ -120,6 +120,53 @@ static void times_taken(struct hak_heap *const *heaps, unsigned count, unsigned 
     while (taken_count > 0) hak_heap_dead_give(taken[--taken_count]);
 }
 
+/* A handler that came between the caller's look and the birth got the thread a heap. */
+static void a_birth_of_who_has_a_heap_by_now_is_none(void **state) {
+    (void)state;
+    struct hak_heap *mine = hak_self, *before = (struct hak_heap *)&hak_heap_none;
+    hak_self = before;
+    struct hak_heap *of_a_handler = hak_heap_birth(before);
+    assert_ptr_equal(hak_heap_birth(before), of_a_handler);
+    struct hak_heap *dead = heap_make();
+    heap_end(dead);
+    assert_true(hak_heap_adopt(before, dead));
+    assert_ptr_equal(hak_self, of_a_handler);
+    assert_int_equal(state_of(dead), HAK_HEAP_DEAD);
+    hak_heap_death(of_a_handler);
+    hak_self = mine;
+    AUDIT();
+}
+
+static void *adopt_and_vanish(void *dead) { return hak_heap_adopt(hak_self, dead) ? dead : NULL; }
+
+/* What a thread is started with may be freed after its last destructor: who takes over a heap then says nothing of its end. */
+static void a_successor_that_ends_unseen_is_soon_found(void **state) {
+    (void)state;
+    enum { OTHERS = 4096, MANY = 64 };
+    static struct hak_heap *others[OTHERS], *made[MANY];
+    struct hak_heap *mine = hak_self, *left = heap_make();
+    pthread_t thread;
+    void *adopted = NULL;
+    unsigned other_count = 0, made_count = 0;
+    heap_end(left);
+    assert_int_equal(pthread_create(&thread, NULL, adopt_and_vanish, left), 0);
+    pthread_join(thread, &adopted);
+    assert_ptr_equal(adopted, left);
+    assert_int_equal(state_of(left), HAK_HEAP_LIVE);
+    while (other_count < OTHERS && (others[other_count] = hak_heap_dead_take()) != NULL) other_count++;
+    struct hak_census census;
+    hak_census_take(&census);
+    do {
+        assert_true(made_count < MANY);
+        assert_non_null(made[made_count] = hak_heap_birth(hak_self));
+        hak_self = mine;
+    } while (made[made_count++] != left);
+    assert_true(made_count <= census.heap_count / 16 + 4 + 2);
+    while (made_count > 0) heap_end(made[--made_count]);
+    while (other_count > 0) hak_heap_dead_give(others[--other_count]);
+    AUDIT();
+}
+
 /* A thread to which one that ended left a block takes over that heap, wherever in the list it is. */
 static void a_dead_heap_is_wanted_by_name(void **state) {
     (void)state;
@@ -128,7 +175,8 @@ static void a_dead_heap_is_wanted_by_name(void **state) {
     unsigned times[COUNT];
     for (unsigned i = 0; i < COUNT; i++) heaps[i] = heap_make();
     for (unsigned i = 0; i < COUNT; i++) heap_end(heaps[i]);
-    assert_ptr_equal(hak_heap_birth(heaps[1]), heaps[1]); /* not the last that died */
+    assert_true(hak_heap_adopt(mine, heaps[1])); /* not the last that died */
+    assert_ptr_equal(hak_self, heaps[1]);
     hak_self = mine;
     assert_int_equal(state_of(heaps[1]), HAK_HEAP_LIVE);
     times_taken(heaps, COUNT, times); /* it is in the list and nobody's to take */
@@ -137,18 +185,16 @@ static void a_dead_heap_is_wanted_by_name(void **state) {
     heap_end(heaps[1]); /* it was dropped from the list */
     times_taken(heaps, COUNT, times);
     assert_true(times[0] == 1 && times[1] == 1 && times[2] == 1);
-    assert_ptr_equal(hak_heap_birth(heaps[0]), heaps[0]);
+    assert_true(hak_heap_adopt(mine, heaps[0]));
     hak_self = mine;
     heap_end(heaps[0]); /* it is in the list still */
     times_taken(heaps, COUNT, times);
     assert_true(times[0] == 1 && times[1] == 1 && times[2] == 1);
-    struct hak_heap *live = hak_heap_birth(heaps[2]);
+    assert_true(hak_heap_adopt(mine, heaps[2]));
     hak_self = mine;
-    struct hak_heap *other = hak_heap_birth(live); /* which lives: another one */
-    hak_self = mine;
-    assert_true(live == heaps[2] && other && other != live);
-    heap_end(other);
-    heap_end(live);
+    assert_false(hak_heap_adopt(mine, heaps[2])); /* it lives */
+    assert_ptr_equal(hak_self, mine);
+    heap_end(heaps[2]);
     AUDIT();
 }
 
@@ -192,7 +238,7 @@ static void heaps_that_are_busy_are_passed_by_or_waited_for(void **state) {
 static struct hak_heap *of_handler;
 static void birth_in_a_handler(int number) {
     (void)number;
-    if (hak_heap_is_none(hak_self)) of_handler = hak_heap_birth(NULL);
+    if (hak_heap_is_none(hak_self)) of_handler = hak_heap_birth(hak_self);
 }
 static void count_live(struct hak_heap *heap, void *count) { *(unsigned *)count += state_of(heap) == HAK_HEAP_LIVE; }
 static unsigned live_heaps(void) {
@@ -218,7 +264,7 @@ static void the_heap_of_a_handler_that_came_while_a_birth_waits_is_the_threads(v
         while (other_count < OTHERS && (others[other_count] = hak_heap_dead_take()) != NULL) other_count++;
         of_handler = NULL;
         setitimer(ITIMER_REAL, &soon, NULL);
-        struct hak_heap *heap = hak_heap_birth(NULL);
+        struct hak_heap *heap = hak_heap_birth(hak_self);
         setitimer(ITIMER_REAL, &never, NULL);
         is_met = of_handler != NULL;
         assert_ptr_equal(hak_self, heap);
@@ -324,7 +370,7 @@ static void a_birth_without_memory_is_refused(void **state) {
     unsigned count = 0;
     struct hak_heap *mine = hak_self;
     hak_os_fault = refuse_all;
-    while (count < MANY && (heaps[count] = hak_heap_birth(NULL)) != NULL) {
+    while (count < MANY && (heaps[count] = hak_heap_birth(hak_self)) != NULL) {
         hak_self = mine;
         count++;
     }
@@ -345,7 +391,8 @@ static _Atomic(struct hak_heap *) left_last;
 static void *live_and_die(void *seed) {
     uint64_t dice = (uintptr_t)seed;
     for (unsigned i = 0; i < LIVES; i++) {
-        struct hak_heap *heap = hak_heap_birth(dice_next(&dice) % 4 == 0 ? hak_load_acquire(&left_last) : NULL);
+        struct hak_heap *before = hak_self, *left = dice_next(&dice) % 4 ? NULL : hak_load_acquire(&left_last);
+        struct hak_heap *heap = left && hak_heap_adopt(before, left) ? left : hak_heap_birth(before);
         if (hak_add(&lives_in[heap->index], 1) != 0) hak_add(&shared, 1);
         void *block = block_take(heap, 1 + (unsigned)(dice_next(&dice) % HAK_SMALL_CLASS_MAX));
         if (!block) hak_add(&shared, 1);
@@ -381,6 +428,8 @@ int main(void) {
         cmocka_unit_test(a_borrowed_heap_is_dead_again_at_once),
         cmocka_unit_test(a_thread_whose_end_is_not_told_gets_no_heap),
         cmocka_unit_test(a_dead_heap_is_claimed_by_one),
+        cmocka_unit_test(a_birth_of_who_has_a_heap_by_now_is_none),
+        cmocka_unit_test(a_successor_that_ends_unseen_is_soon_found),
         cmocka_unit_test(a_dead_heap_is_wanted_by_name),
         cmocka_unit_test(heaps_that_are_busy_are_passed_by_or_waited_for),
         cmocka_unit_test(the_heap_of_a_handler_that_came_while_a_birth_waits_is_the_threads),

@@ -77,7 +77,7 @@ static void slabs_check(struct hak_heap *heap, void *unused) {
 
 static int two_heaps(void **state) {
     heap_room_start(state);
-    mine = hak_heap_birth(NULL);
+    mine = hak_heap_birth(hak_self);
     theirs = heap_make();
     for (unsigned i = 0; i < BLOCKS; i++) {
         class_is_common(mine, classes[i % CLASSES]);
@@ -157,7 +157,7 @@ static void who_gets_a_vanished_heap_gets_it_whole(void) {
     for (unsigned i = 0; i < 2; i++) { /* whichever is adopted first */
         hak_fork_check(mine);
         if (mine->is_survivor) hak_fork_rebuild(mine);
-        struct hak_heap *heap = hak_heap_birth(NULL);
+        struct hak_heap *heap = hak_heap_birth(hak_self);
         CHILD_REQUIRE(heap != mine && !heap->is_short && !heap->is_ahead && !heap->is_survivor && !heap->from_address);
     }
 }
@@ -325,11 +325,26 @@ static void what_the_parents_list_has_is_in_the_childs(void) {
     CHILD_REQUIRE(is_mine);
 }
 
+/* The fork came from a handler in the middle of a look through dead heaps, which the child then ends: it gives back what its parent took. */
+static void a_heap_that_a_forking_handler_met_is_listed_once(void) {
+    hak_store_relaxed(&theirs->state, HAK_HEAP_BUSY);
+    hak_store_relaxed(&theirs->listed, 0);
+    hak_fork_check(mine);
+    hak_heap_dead_give(theirs);
+    hak_fork_rebuild(mine);
+    unsigned count = 0;
+    for (struct hak_heap *heap; count < 2 && (heap = hak_heap_dead_take()) != NULL;) count += heap == theirs;
+    CHILD_REQUIRE(count == 1);
+    hak_store_relaxed(&theirs->state, HAK_HEAP_LIVE); /* as if it were pushed twice and taken once: who comes by it again does not spin */
+    CHILD_REQUIRE(hak_heap_dead_take() == NULL);
+}
+
 static void heaps_that_are_listed_and_live_are_listed_in_the_child(void **state) {
     (void)state;
-    hak_store_relaxed(&mine->listed, 1);
-    hak_store_relaxed(&theirs->listed, 1);
+    hak_store_relaxed(&mine->listed, hak_load_relaxed(&hak_epoch));
+    hak_store_relaxed(&theirs->listed, hak_load_relaxed(&hak_epoch));
     in_a_child(what_the_parents_list_has_is_in_the_childs);
+    in_a_child(a_heap_that_a_forking_handler_met_is_listed_once);
     hak_store_relaxed(&mine->listed, 0);
     hak_store_relaxed(&theirs->listed, 0);
 }

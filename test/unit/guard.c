@@ -243,7 +243,7 @@ static void one_sample_in_so_many_is_guarded(void **unused) {
 static int begin(void **state) {
     hak_options.sample_most = 0;
     if (heap_room_start(state) != 0 || !hak_record_start()) return 1;
-    heap = hak_heap_birth(NULL);
+    heap = hak_heap_birth(hak_self);
     return heap ? 0 : 1;
 }
 

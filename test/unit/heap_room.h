@@ -72,7 +72,7 @@ static inline void class_is_common(struct hak_heap *heap, unsigned c) { heap->sh
 
 /* Another heap, as of another thread; the calling thread's own stays what it was. */
 static inline struct hak_heap *heap_make(void) {
-    struct hak_heap *mine = hak_self, *heap = hak_heap_birth(NULL);
+    struct hak_heap *mine = hak_self, *heap = hak_heap_birth(hak_self);
     assert_non_null(heap);
     hak_self = mine;
     hak_store_relaxed(&heap->takes_letters, 0); /* test/unit/letters.c has them */

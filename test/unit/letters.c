@@ -155,7 +155,7 @@ static void a_letter_is_read_before_a_page_is_opened(void **state) {
 
 static void a_thread_takes_letters_while_it_lives(void **state) {
     (void)state;
-    struct hak_heap *mine = hak_self, *heap = hak_heap_birth(NULL);
+    struct hak_heap *mine = hak_self, *heap = hak_heap_birth(hak_self);
     assert_true(hak_load_relaxed(&heap->takes_letters) == 1);
     hak_heap_death(heap);
     assert_true(hak_load_relaxed(&heap->takes_letters) == 0);
@@ -418,7 +418,7 @@ static void a_hidden_line_is_found_by_its_owners_clock(void **state) {
 enum { STRANGERS = 3, ROUNDS = 400 };
 static atomic_bool over;
 static void *tell(void *from) {
-    struct hak_heap *heap = hak_heap_birth(NULL);
+    struct hak_heap *heap = hak_heap_birth(hak_self);
     hak_store_relaxed(&heap->takes_letters, 0);
     for (unsigned i = (unsigned)(uintptr_t)from; i < WORDS * WORD; i += STRANGERS) {
         heap->flushes++; /* each is told, if there is room */
@@ -431,7 +431,7 @@ static void *tell(void *from) {
 }
 static void *take_away(void *unused) {
     (void)unused;
-    struct hak_heap *heap = hak_heap_birth(NULL);
+    struct hak_heap *heap = hak_heap_birth(hak_self);
     hak_store_relaxed(&heap->takes_letters, 0);
     while (!atomic_load(&over)) {
         hak_letters_forward(heap, owner);

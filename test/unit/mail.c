@@ -397,7 +397,7 @@ static _Atomic(void *) ring[RING];
 
 static void *consumer(void *unused) {
     (void)unused;
-    struct hak_heap *heap = hak_heap_birth(NULL);
+    struct hak_heap *heap = hak_heap_birth(hak_self);
     for (unsigned i = 0; i < PASSED; i++) {
         void *block;
         while (!(block = hak_exchange(&ring[i % RING], NULL))) sched_yield();

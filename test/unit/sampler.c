@@ -16,7 +16,7 @@ static bool refuse_maps(enum hak_os_call call) { return call == HAK_OS_FRESH; }
 /* A count of a heap that does not follow carries all the same, after 2^32 blocks above 1 KiB that were kept. */
 static void a_count_that_carries_before_the_heap_follows_is_set_back(void **state) {
     (void)state;
-    struct hak_heap *heap = hak_heap_birth(NULL);
+    struct hak_heap *heap = hak_heap_birth(hak_self);
     assert_non_null(heap);
     hak_sample_want(HAK_SAMPLE_RECORD, 4096, false);
     uint32_t generation = hak_load_relaxed(&hak_hooks.generation);
@@ -48,7 +48,7 @@ static void a_count_that_carries_before_the_heap_follows_is_set_back(void **stat
 /* A handler that left a sample by longjmp left the mark, and the heap took none any more. */
 static void a_sample_that_was_left_ends_after_a_second(void **state) {
     (void)state;
-    struct hak_heap *heap = hak_heap_birth(NULL);
+    struct hak_heap *heap = hak_heap_birth(hak_self);
     assert_non_null(heap);
     hak_sample_want(HAK_SAMPLE_RECORD, 4096, false);
     HAK_HOOK(follow)(heap);

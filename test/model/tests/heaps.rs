@@ -480,6 +480,9 @@ fn a_heap_that_is_claimed_by_name_is_not_lost() {
 #[test]
 fn a_heap_may_go_back_to_the_list_while_it_is_busy() {
     prove("heaps: pushed back while busy", Some(3), || slabs_are_taken(PushedBackWhileBusy));
+    prove("heaps: pushed back while busy, claimed by name", Some(2), || {
+        claimed_by_name_while_slabs_are_taken(PushedBackWhileBusy)
+    });
 }
 
 #[test]
