@@ -9,6 +9,7 @@ says nothing) and with it. docs/conformance.md explains the results that are not
     run.py --build DIR [--only TEXT] [--source TARBALL] [--keep DIR] [--verbose]
 
 Exit status: 0 all that apply pass, 1 some fail, 77 the source or a compiler is missing.
+ctest: first
 """
 import argparse
 import concurrent.futures

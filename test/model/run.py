@@ -8,6 +8,8 @@ loom 0.7.2 as it is published misses executions (tokio-rs/loom, issues 166 and 3
 that matter takes a load to depend on stores only, but remembers one last access of either kind, so that a
 thread's own load hides another thread's earlier one from the store behind it. Here loads depend on loads as
 well: more executions than needed, none missed. tests/checker.rs fails without the correction.
+
+ctest: first
 """
 
 import argparse

@@ -2,6 +2,8 @@
 """cpython.py - CPython's own test suite with PYTHONMALLOC=malloc under HAKMEM: the same tests pass as without.
 
 A selection that leans on memory by default; --full runs every module of the suite (half an hour).
+
+ctest: first
 """
 import re
 import os

@@ -1,6 +1,8 @@
 """policy.py - real programs learn, write their policy file and start with it; what is not to be believed is left alone.
 
 Redis and sqlite run under learning at a hundred times its speed; the hostile files are given to small ones.
+
+ctest: first
 """
 import argparse
 import json

@@ -2,7 +2,7 @@
 """started_with.py - the programs of other kinds once more, each with an option that only the environment sets.
 
 Every option that acts from the start changes paths (a thread of our own, another region, handlers, reports);
-nothing that the programs check may change by it.  ctest: timeout=600
+nothing that the programs check may change by it.  ctest: timeout=600 first
 """
 import argparse
 import os
