@@ -296,14 +296,15 @@ static HAK_NOINLINE void free_outside(void *block) {
 }
 
 /* A thread that allocates nothing gives each block back at once; one that frees many, by chance of their addresses one free in 16 of
- * different blocks, gets a heap, so that it gathers them: one that frees what it was started with needs none. One that frees what a thread
- * that ended left is that one's successor, and there are likely to be more such blocks: it takes over the heap, and is no stranger to it. */
+ * different blocks, gets a heap, so that it gathers them: one that frees what it was started with needs none. One that frees two blocks that a
+ * thread left that ended, or one and then allocates, is that one's successor, and there are likely to be more such blocks: it takes over the
+ * heap, and is no stranger to it. One alone may be all that a thread ever does, and nobody else could use that heap while it waits. */
 static HAK_COLD struct hak_heap *free_without_heap(const void *block, struct hak_heap *owner) {
     struct hak_heap *none = hak_self;
     if (hak_load_relaxed(hak_region.fork_page) != hak_load_relaxed(&hak_epoch)) hak_fork_child(none); /* after _Fork, clone */
     if (hak_heap_is_gone(none)) return none;
     int saved = errno;
-    bool is_successor = owner && hak_load_relaxed(&owner->state) == HAK_HEAP_DEAD && hak_heap_adopt(none, owner);
+    bool is_successor = owner && hak_load_relaxed(&owner->state) == HAK_HEAP_DEAD && hak_heap_hint(owner) && hak_heap_adopt(none, owner);
     errno = saved;
     if (is_successor || (uintptr_t)block / 16 * UINT64_C(0x9e3779b97f4a7c15) >> 60 != 0) return hak_self;
     static hak_atomic_u32 pause; /* there was no heap to be had: so many tries later there may be */

@@ -244,13 +244,8 @@ static void end_if_vanished(struct hak_heap *heap, void *context) {
     ++*(uint32_t *)context;
 }
 
-static bool vanished_any(void) {
-    uint32_t count = hak_load_relaxed(&heap_count), left = hak_load_relaxed(&look_in), found = 0;
-    if (left > 0 && count < (uint32_t)GRANULES_MAX * PER_GRANULE) {
-        hak_store_relaxed(&look_in, left - 1);
-        return false;
-    }
-    uint32_t epoch = hak_load_relaxed(&hak_epoch), seen = hak_load_relaxed(&looking);
+static HAK_COLD bool vanished_look(uint32_t count) {
+    uint32_t found = 0, epoch = hak_load_relaxed(&hak_epoch), seen = hak_load_relaxed(&looking);
     if (!is_our_process() || seen == epoch || !hak_cas(&looking, &seen, epoch)) return false;
     hak_heap_each(end_if_vanished, &found);
     hak_store_relaxed(&look_in, found >= count / 8 && found ? 0 : count / 4 > 64 ? count / 4 : 64);
@@ -258,15 +253,55 @@ static bool vanished_any(void) {
     return found != 0;
 }
 
+static bool vanished_any(void) {
+    uint32_t count = hak_load_relaxed(&heap_count), left = hak_load_relaxed(&look_in);
+    if (left == 0 || count >= (uint32_t)GRANULES_MAX * PER_GRANULE) return vanished_look(count);
+    hak_store_relaxed(&look_in, left - 1);
+    return false;
+}
+
 /* One instruction: a signal handler comes before it or after. */
 static bool self_becomes(struct hak_heap **before, struct hak_heap *heap) {
     return __atomic_compare_exchange_n(&hak_self, before, heap, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
+/* Whose block a thread without a heap freed last, if that was a dead one's: by the address of its hak_self, six bits of its hash in
+ * front of the heap's. Who comes by the same place later makes it forgotten; a heap that is not DEAD by then is nobody's. */
+static _Atomic(uintptr_t) hints[HAK_LINE];
+
+static _Atomic(uintptr_t) *hint_of_self(uintptr_t *tag) {
+    uintptr_t hash = (uintptr_t)&hak_self / 16 * UINT64_C(0x9e3779b97f4a7c15) >> 52;
+    *tag = hash / HAK_LINE;
+    return &hints[hash % HAK_LINE];
+}
+
+bool hak_heap_hint(struct hak_heap *dead) {
+    uintptr_t tag, mark;
+    _Atomic(uintptr_t) *hint = hint_of_self(&tag);
+    mark = (uintptr_t)dead | tag;
+    if (hak_load_relaxed(hint) == mark) return true;
+    hak_store_relaxed(hint, mark);
+    return false;
+}
+
+static HAK_COLD struct hak_heap *take_hinted(void) {
+    uintptr_t tag;
+    _Atomic(uintptr_t) *hint = hint_of_self(&tag);
+    uintptr_t mark = hak_load_relaxed(hint);
+    struct hak_heap *heap = (struct hak_heap *)(mark - tag);
+    if (mark == 0 || mark % HAK_LINE != tag) return NULL;
+    hak_store_relaxed(hint, 0);
+    return hak_heap_dead_claim(heap) ? heap : NULL;
+}
+
 /* A dead heap or a new one, claimed. */
 static HAK_COLD struct hak_heap *heap_find(bool *is_new) {
     enum { TURNS = 32 }; /* the last 16 are of 50 us */
-    struct hak_heap *heap = hak_heap_dead_any() ? dead_take(TURNS) : NULL;
+    struct hak_heap *heap = NULL;
+    if (hak_heap_dead_any()) {
+        heap = take_hinted();
+        if (!heap) heap = dead_take(TURNS);
+    }
     if (!heap && HAK_UNLIKELY(vanished_any())) heap = hak_heap_dead_take();
     *is_new = heap == NULL;
     return heap ? heap : heap_new();

@@ -215,11 +215,13 @@ HAK_INLINE unsigned hak_shelf_end(struct hak_heap *heap) {
 
 /* --- birth and death (heap/birth.c) --- */
 
-/* Gives the calling thread a heap: a dead one or a new one. NULL when memory is short, or when nobody will be told of the thread's
+/* Gives the calling thread a heap: a dead one, that which it hinted at if it can be, or a new one. NULL when memory is short, or when nobody will be told of the thread's
  * end; it borrows then: hak_self is hak_heap_gone. `before` is what hak_self was when the caller saw that it has none: a signal handler may
  * have got it one since. */
 struct hak_heap *hak_heap_birth(struct hak_heap *before);
-/* The same, that heap or none: false when it is not dead. It stays in the list of dead heaps while it lives. */
+/* The calling thread, which has none, freed a block of that dead heap; true: the last such block was its, too. */
+bool hak_heap_hint(struct hak_heap *dead);
+/* As a birth, that heap or none: false when it is not dead. It stays in the list of dead heaps while it lives. */
 bool hak_heap_adopt(struct hak_heap *before, struct hak_heap *dead);
 /* The thread ends: its heap is given up as it is. Runs as a thread-key destructor. It gets none again: */
 void hak_heap_death(struct hak_heap *heap);

@@ -255,6 +255,13 @@ static void *succeed(void *argument)
     EXPECT_SAY(strangers_frees() - before < LEFT / 20, "%lld of %d", strangers_frees() - before, LEFT);
     return NULL;
 }
+static void *free_one(void *block)
+{
+    uint64_t before = heaps_live();
+    free(block);
+    EXPECT(heaps_live() == before); /* all that it does may be to wait from here on */
+    return NULL;
+}
 static void a_successor_is_no_stranger(void)
 {
     static struct line lines[LINES];
@@ -270,6 +277,9 @@ static void a_successor_is_no_stranger(void)
         pthread_mutex_unlock(&lines[i].may_end);
         pthread_join(threads[i], NULL);
     }
+    REQUIRE(pthread_create(&thread, NULL, free_one, lines[0].blocks[7]) == 0);
+    pthread_join(thread, NULL);
+    lines[0].blocks[7] = NULL;
     for (int generation = 0; generation < 3; generation++)
         for (int i = 0; i < LINES; i++) { /* whose heap is the lowest first, then as it was left */
             lines[i].is_reverse = generation % 2;

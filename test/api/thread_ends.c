@@ -154,15 +154,16 @@ static void the_first_malloc_may_be_in_the_last_round(void)
 /* So it is with a first free of what a thread that ended left: it takes over that heap, and says nothing of its end. */
 static void key_end_first_free_in_the_last_round(void *round)
 {
-    static void *left;
-    if ((intptr_t)round == 0) { /* of the thread that leaves it */
-        left = malloc(40);
+    static void *left[2];
+    if ((intptr_t)round == 0) { /* of the thread that leaves them */
+        left[0] = malloc(40);
+        left[1] = malloc(40);
         return;
     }
     if ((intptr_t)round < PTHREAD_DESTRUCTOR_ITERATIONS)
         pthread_setspecific(last_key, (void *)((intptr_t)round + 1));
     else
-        free(left);
+        free(left[0]), free(left[1]);
 }
 static void *leave_one(void *unused)
 {

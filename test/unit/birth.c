@@ -137,6 +137,28 @@ static void a_birth_of_who_has_a_heap_by_now_is_none(void **state) {
     AUDIT();
 }
 
+/* Who freed one block and then allocates has that heap, too; once. */
+static void a_birth_takes_the_heap_that_was_hinted_at(void **state) {
+    (void)state;
+    enum { COUNT = 3 };
+    struct hak_heap *heaps[COUNT], *mine = hak_self;
+    for (unsigned i = 0; i < COUNT; i++) heaps[i] = heap_make();
+    for (unsigned i = 0; i < COUNT; i++) heap_end(heaps[i]);
+    assert_false(hak_heap_hint(heaps[0]));
+    assert_true(hak_heap_hint(heaps[0]));
+    assert_false(hak_heap_hint(heaps[1])); /* the last counts */
+    assert_ptr_equal(hak_heap_birth(mine), heaps[1]);
+    hak_self = mine;
+    assert_ptr_equal(hak_heap_birth(mine), heaps[2]); /* the hint was taken: the last that died */
+    hak_self = mine;
+    assert_false(hak_heap_hint(heaps[2])); /* it lives: another one is found */
+    struct hak_heap *other = hak_heap_birth(mine);
+    hak_self = mine;
+    assert_ptr_equal(other, heaps[0]);
+    for (unsigned i = 0; i < COUNT; i++) heap_end(heaps[i]);
+    AUDIT();
+}
+
 static void *adopt_and_vanish(void *dead) { return hak_heap_adopt(hak_self, dead) ? dead : NULL; }
 
 /* What a thread is started with may be freed after its last destructor: who takes over a heap then says nothing of its end. */
@@ -431,6 +453,7 @@ int main(void) {
         cmocka_unit_test(a_birth_of_who_has_a_heap_by_now_is_none),
         cmocka_unit_test(a_successor_that_ends_unseen_is_soon_found),
         cmocka_unit_test(a_dead_heap_is_wanted_by_name),
+        cmocka_unit_test(a_birth_takes_the_heap_that_was_hinted_at),
         cmocka_unit_test(heaps_that_are_busy_are_passed_by_or_waited_for),
         cmocka_unit_test(the_heap_of_a_handler_that_came_while_a_birth_waits_is_the_threads),
         cmocka_unit_test(every_dead_heap_is_taken_once),
