@@ -155,7 +155,14 @@ static void a_birth_takes_the_heap_that_was_hinted_at(void **state) {
     struct hak_heap *other = hak_heap_birth(mine);
     hak_self = mine;
     assert_ptr_equal(other, heaps[0]);
-    for (unsigned i = 0; i < COUNT; i++) heap_end(heaps[i]);
+    for (unsigned i = COUNT; i-- > 0;) heap_end(heaps[i]);
+    assert_false(hak_heap_hint(heaps[1]));
+    assert_ptr_equal(hak_heap_birth(mine), heaps[1]);
+    hak_self = mine;
+    heap_end(heaps[1]);
+    assert_ptr_equal(hak_heap_birth(mine), heaps[0]); /* the hint was for once */
+    hak_self = mine;
+    heap_end(heaps[0]);
     AUDIT();
 }
 
