@@ -265,33 +265,33 @@ static bool self_becomes(struct hak_heap **before, struct hak_heap *heap) {
     return __atomic_compare_exchange_n(&hak_self, before, heap, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* Whose block a thread without a heap freed last, if that was a dead one's: by the address of its hak_self, six bits of its hash in
- * front of the heap's. Who comes by the same place later makes it forgotten; a heap that is not DEAD by then is nobody's. */
+/* Whose block a thread without a heap freed last, if that was a dead one's: by the address of its hak_self, which the next thread may
+ * have, too, with six bits of the hash of its number. Who comes by the same place later makes it forgotten; a heap that is not DEAD by then
+ * is nobody's. */
 static _Atomic(uintptr_t) hints[HAK_LINE];
 
-static _Atomic(uintptr_t) *hint_of_self(uintptr_t *tag) {
-    uintptr_t hash = (uintptr_t)&hak_self / 16 * UINT64_C(0x9e3779b97f4a7c15) >> 52;
-    *tag = hash / HAK_LINE;
-    return &hints[hash % HAK_LINE];
+static _Atomic(uintptr_t) *hint_of_self(void) {
+    return &hints[(uintptr_t)&hak_self / 16 * UINT64_C(0x9e3779b97f4a7c15) >> 58];
 }
 
+static uintptr_t tag_of_self(void) { return hak_os_tid() * UINT64_C(0x9e3779b97f4a7c15) >> 58; }
+
 bool hak_heap_hint(struct hak_heap *dead) {
-    uintptr_t tag, mark;
-    _Atomic(uintptr_t) *hint = hint_of_self(&tag);
-    mark = (uintptr_t)dead | tag;
+    HAK_STATIC(HAK_LINE == 1 << (64 - 58));
+    _Atomic(uintptr_t) *hint = hint_of_self();
+    uintptr_t mark = (uintptr_t)dead | tag_of_self();
     if (hak_load_relaxed(hint) == mark) return true;
     hak_store_relaxed(hint, mark);
     return false;
 }
 
 static HAK_COLD struct hak_heap *take_hinted(void) {
-    uintptr_t tag;
-    _Atomic(uintptr_t) *hint = hint_of_self(&tag);
+    _Atomic(uintptr_t) *hint = hint_of_self();
     uintptr_t mark = hak_load_relaxed(hint);
-    struct hak_heap *heap = (struct hak_heap *)(mark - tag);
-    if (mark == 0 || mark % HAK_LINE != tag) return NULL;
+    if (mark == 0) return NULL;
     hak_store_relaxed(hint, 0);
-    return hak_heap_dead_claim(heap) ? heap : NULL;
+    struct hak_heap *heap = (struct hak_heap *)(mark & -(uintptr_t)HAK_LINE);
+    return mark % HAK_LINE == tag_of_self() && hak_heap_dead_claim(heap) ? heap : NULL;
 }
 
 /* A dead heap or a new one, claimed. */

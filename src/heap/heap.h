@@ -215,9 +215,9 @@ HAK_INLINE unsigned hak_shelf_end(struct hak_heap *heap) {
 
 /* --- birth and death (heap/birth.c) --- */
 
-/* Gives the calling thread a heap: a dead one, that which it hinted at if it can be, or a new one. NULL when memory is short, or when nobody will be told of the thread's
- * end; it borrows then: hak_self is hak_heap_gone. `before` is what hak_self was when the caller saw that it has none: a signal handler may
- * have got it one since. */
+/* Gives the calling thread a heap: a dead one, that which it hinted at if it can be, or a new one. NULL when memory is short, or when
+ * nobody will be told of the thread's end; it borrows then: hak_self is hak_heap_gone. `before` is what hak_self was when the caller saw
+ * that it has none: a signal handler may have got it one since. */
 struct hak_heap *hak_heap_birth(struct hak_heap *before);
 /* The calling thread, which has none, freed a block of that dead heap; true: the last such block was its, too. */
 bool hak_heap_hint(struct hak_heap *dead);
