@@ -220,7 +220,7 @@ static void a_thread_that_only_frees_gathers_what_it_frees(void)
     EXPECT(heaps_live() == before);
 }
 
-/* --- a thread whose first call frees what one that ended left it: it takes over that heap, not the one that was left last --- */
+/* --- a thread that frees what one that ended left it, and allocates: it takes over that heap, not the one that was left last --- */
 
 enum { LEFT = 300, LINES = 3, ONES = 16 };
 static pthread_barrier_t all_have_heaps;
