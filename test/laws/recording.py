@@ -71,12 +71,14 @@ def main():
         shipped = os.path.join(build, "libhakmem.so")
         libraries = {"without": build_without_watch(folder, build), "off": shipped, "recorded": shipped}
         for row, less, more, rate in ROWS:
-            least = {}
+            counts, least = {}, {}
             for _ in range(TRIES):
                 for name, library in libraries.items():
                     bytes_a_sample = rate if name == "recorded" else 0
-                    now = count(folder, build, library, row, more, bytes_a_sample) - count(folder, build, library, row, less, bytes_a_sample)
-                    least[name] = min(now, least.get(name, now))
+                    for number in (less, more):
+                        now = count(folder, build, library, row, number, bytes_a_sample)
+                        counts[name, number] = min(now, counts.get((name, number), now))
+                    least[name] = counts[name, more] - counts[name, less]
                 if all(least[name] <= least[beside] * most for name, beside, most in (OFF, ON)):
                     break
             each = {name: least[name] / (more - less) for name in least}
