@@ -170,7 +170,11 @@ static void event_current(struct hak_heap *heap, struct hak_slab *slab, struct h
     }
     hak_row_arm(row, out, countdown);
     hak_store_relaxed(&slab->cursor, 0); /* the lowest words again: they are warm, and the slab's end stays untouched */
-    if (held != 0) return;
+    if (held != 0) {
+        slab->idle = 0;
+        return;
+    }
+    slab->idle += slab->idle < HAK_IDLE_MAX;
     word_put_back(heap, row); /* or its pages could never go; the next visit takes it again */
     hak_row_arm(row, 0, 0);
     if (!hak_slab_claim(slab)) return; /* a third thread returns pages of it; the rest is for the next who looks */

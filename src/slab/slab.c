@@ -78,7 +78,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->class_index = (uint8_t)class_index;
     slab->place = HAK_SLAB_CURRENT;
     hak_store_relaxed(&slab->cursor, 0);
-    slab->pending = slab->exact = 0;
+    slab->pending = slab->exact = slab->idle = 0;
     slab->last_word = (class->word_count - 1u) & 63;
     slab->page_shift = (uint8_t)hak_slab_page_shift(class);
     slab->next = slab->prev = 0;

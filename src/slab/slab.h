@@ -66,6 +66,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
     uint8_t pending : 1;                  /* 1: in its heap's pending list */
     uint8_t whole : 1;                    /* 1: all its pages were resident when it was cut */
     uint8_t exact : 1;                    /* 1: armed for the very last held block once since the last take */
+    uint8_t idle : 3;                     /* so many events one after the other found nothing held, up to HAK_IDLE_MAX */
     _Atomic(uint8_t) cursor;              /* the word last taken from; its owner writes it, who claims reads it as a hint */
     uint8_t class_index;                  /* between the owner's bits and the claim's: bit-fields side by side are one memory location */
     uint8_t last_word : 6;                /* under claim: the one whose bits may not all be blocks */
@@ -247,9 +248,13 @@ HAK_INLINE unsigned hak_slab_sample_block(const struct hak_slab *slab) {
 /* Misuse that a slab finds (front/misuse.c has the words). */
 extern __attribute__((noreturn)) void (*hak_slab_misuse)(const char *function, const void *block);
 
-/* The blocks of word `index` go out. */
+/* The blocks of word `index` go out. Where a program gives back each block before it asks for the next, an event finds nothing held time
+ * after time, and the next is up to 16 times as many frees away: whether the program stops on the very free that an event counts to is
+ * chance. As soon as it holds blocks when more go out, the event is no further away than they are. */
+enum { HAK_IDLE_MAX = 4 };
 HAK_INLINE void hak_slab_taken_claimed(struct hak_slab *slab, struct hak_row *row, unsigned index, uint64_t left, uint32_t count) {
     uint32_t held = hak_row_out(row), few = hak_load_relaxed(&hak_shares[row->class_index].few);
+    if (held == 0) few <<= slab->idle;
     /* cleared before the bin shows them: a thread that vanishes between loses blocks, never doubles them */
     hak_store_release(&row->word[index], left);
     slab->exact = 0;

@@ -109,6 +109,31 @@ static void last_free_of_a_current_slab_is_seen(void **state) {
     AUDIT();
 }
 
+/* Of a program that gives back each block before it asks for the next; and what it holds more of is seen as before. */
+static void who_holds_nothing_makes_few_events(void **state) {
+    (void)state;
+    enum { WINDOWS = 320 };
+    for (unsigned c = 1; c <= HAK_SMALL_CLASS_MAX; c += 3) {
+        struct hak_heap *heap = heap_make();
+        class_is_common(heap, c);
+        unsigned few = hak_load_relaxed(&hak_shares[c].few), count = few + 1;
+        uint64_t events = heap->counters.n[HAK_C_free_event];
+        for (unsigned i = 0; i < WINDOWS * few; i++) {
+            blocks[0] = block_take(heap, c);
+            block_give(heap, blocks[0]);
+        }
+        struct hak_slab *slab = slab_of(blocks[0]);
+        events = heap->counters.n[HAK_C_free_event] - events;
+        assert_true(events > 0 && events <= WINDOWS / 16 + HAK_IDLE_MAX);
+        for (unsigned i = 0; i < count; i++) blocks[i] = block_take(heap, c);
+        for (unsigned i = 0; i < count; i++) block_give(heap, blocks[i]);
+        assert_int_equal(hak_row_out(hak_slab_row(slab)), 0);
+        assert_true(slab->counted_pages > 0);
+        heap_end(heap);
+    }
+    AUDIT();
+}
+
 static void an_empty_current_slab_ends_when_free_memory_breaks_its_bound(void **state) {
     (void)state;
     uint64_t bound = hak_options.free_max_mb;
@@ -349,6 +374,7 @@ int main(void) {
         cmocka_unit_test(the_share_is_an_option),
         cmocka_unit_test(last_free_of_a_listed_slab_ends_it),
         cmocka_unit_test(last_free_of_a_current_slab_is_seen),
+        cmocka_unit_test(who_holds_nothing_makes_few_events),
         cmocka_unit_test(an_empty_current_slab_ends_when_free_memory_breaks_its_bound),
         cmocka_unit_test(the_word_in_use_goes_back_though_a_third_thread_is_at_the_slab),
         cmocka_unit_test(a_slab_is_looked_at_again_below_an_eighth),
