@@ -384,6 +384,7 @@ static void put_all_back(struct hak_heap *heap) {
     hak_mail_left(heap);
     hak_middle_flush(heap);
     hak_kept_flush(heap);
+    hak_kept_forget(heap);
     for (unsigned c = 1; c < hak_shelf_end(heap); c++) hak_bin_put_back(heap, c);
     if (heap->had_letters) hak_or(&heap->letters, UINT32_MAX); /* as each second */
     hak_mail_take(heap);

@@ -76,15 +76,19 @@ HAK_STATIC(HAK_MIDDLE_TAGS == 16 && HAK_MIDDLE_RUN == 16); /* a bit each tells t
 HAK_STATIC((HAK_MIDDLE_RUN + 1) * HAK_MIDDLE_ONE_RUN + HAK_MIDDLE_BLOCKS <= UINT16_MAX && HAK_SLAB_BLOCK_BYTES_MAX <= UINT16_MAX);
 
 /* The spans of large blocks that their thread freed last, by size in granules: heap/kept.c. */
-enum { HAK_KEPT_SIZES = 32, HAK_KEPT_EACH = 4, HAK_KEPT_EACH_RUSH = 8 };
+enum { HAK_KEPT_SIZES = 32, HAK_KEPT_EACH = 4, HAK_KEPT_EACH_MOST = 8 };
 struct hak_kept {
     hak_atomic_u32 busy;   /* 1: the heap's thread is at it */
     hak_atomic_u32 thief;  /* the fork epoch: a third thread is, or was in the parent; else 0 */
     hak_atomic_u64 bytes;
     uint64_t reserved;
     uint8_t count[HAK_KEPT_SIZES];
-    uint8_t each; /* as many of a size as the last look allowed; 0 before it */
-    struct hak_granule *record[HAK_KEPT_SIZES][HAK_KEPT_EACH_RUSH];
+    uint8_t each;    /* as many of a size as the last look allowed; 0 before it */
+    uint8_t steps;   /* what may be kept is more by so many */
+    uint8_t refused; /* not kept for want of room, and not missed yet */
+    uint32_t missed; /* since the last look at how soon so many were */
+    uint32_t looked_ms;
+    struct hak_granule *record[HAK_KEPT_SIZES][HAK_KEPT_EACH_MOST];
 };
 
 /* Blocks of one word of another heap's slab, to be given back in one go. */

@@ -41,14 +41,36 @@ HAK_NOINLINE bool hak_kept_stolen_from(struct hak_heap *heap) {
 /* Where threads are many what each keeps is much, and what the others take is of memory that would have served. */
 static uint64_t most_bytes(const struct hak_heap *heap) {
     if (hak_load_relaxed(&hak_purge.crowded)) return HAK_KEPT_BYTES_CROWDED;
-    return hak_rush_is_on(&heap->rush) ? HAK_KEPT_BYTES_RUSH : HAK_KEPT_BYTES_MAX;
+    return hak_rush_is_on(&heap->rush) ? HAK_KEPT_BYTES_RUSH : HAK_KEPT_BYTES_MAX + (uint64_t)heap->kept.steps * HAK_KEPT_STEP_BYTES;
+}
+
+static unsigned most_of_a_size(const struct hak_heap *heap) {
+    unsigned steps = heap->kept.steps, most = HAK_KEPT_EACH + steps;
+    return hak_rush_is_on(&heap->rush) || most > HAK_KEPT_EACH_MOST ? HAK_KEPT_EACH_MOST : most;
+}
+
+HAK_COLD void hak_kept_missed_much(struct hak_heap *heap) {
+    enum { SOON_MS = 250 };
+    struct hak_kept *kept = &heap->kept;
+    uint32_t now = (uint32_t)hak_os_clock_ms();
+    kept->missed = 0;
+    if (now - kept->looked_ms <= SOON_MS) kept->steps += kept->steps < HAK_KEPT_STEPS_MAX;
+    kept->looked_ms = now;
+}
+
+void hak_kept_tick(struct hak_heap *heap, uint64_t now_ms) {
+    enum { LONG_MS = 1000 };
+    if (HAK_UNLIKELY(heap->kept.steps) && (uint32_t)now_ms - heap->kept.looked_ms >= LONG_MS) heap->kept.steps /= 2;
 }
 
 static bool give_listed(struct hak_heap *heap, struct hak_granule *record, size_t count) {
     struct hak_kept *kept = &heap->kept;
     uint64_t bytes = hak_load_relaxed(&kept->bytes) + ((uint64_t)count << HAK_GRANULE_SHIFT);
-    kept->each = hak_rush_is_on(&heap->rush) ? HAK_KEPT_EACH_RUSH : HAK_KEPT_EACH;
-    if (kept->count[count - 1] >= kept->each || bytes > most_bytes(heap)) return false;
+    kept->each = (uint8_t)most_of_a_size(heap);
+    if (kept->count[count - 1] >= kept->each || bytes > most_bytes(heap)) {
+        kept->refused += kept->refused < HAK_KEPT_REFUSED_MAX;
+        return false;
+    }
     int64_t more = (int64_t)(bytes - kept->reserved);
     if ((more > 0 && hak_purge_over(more)) || !hak_large_keepable(record)) return false;
     if (more > 0) {

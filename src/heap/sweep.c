@@ -104,6 +104,7 @@ static HAK_NOINLINE void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
         heap->middle_ms = now;
         hak_store_relaxed(&heap->kept_ms, now);
         hak_kept_flush(heap);
+        hak_kept_tick(heap, now);
         hak_middle_flush(heap);
         hak_rush_tick(&heap->rush);
         memset(heap->made_room, 0, sizeof heap->made_room);

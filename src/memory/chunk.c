@@ -41,10 +41,30 @@ static void room_set(size_t number, unsigned k) {
     if (!(atomic_load(word) & bit)) atomic_fetch_or(word, bit);
 }
 
+/* Room for so many in a row. */
+static HAK_NOINLINE void room_set_to(size_t number, unsigned run) {
+    for (unsigned k = 0; k < SIZES && least[k] <= run; k++) room_set(number, k);
+}
+
 /* Who reads `used` while another holds a part of it for a moment leaves the bit to him, who gives that back. */
 void hak_span_room(size_t number) {
-    uint64_t free = ~hak_load_relaxed(&hak_chunk_at(number)->used);
-    for (unsigned k = 0; k < SIZES && hak_word_runs(free, least[k]); k++) room_set(number, k);
+    unsigned run = 0;
+    for (uint64_t free = ~hak_load_relaxed(&hak_chunk_at(number)->used); free; free &= free >> 1) run++;
+    room_set_to(number, run);
+}
+
+/* The same where only what touches these granules, which were given back just now, is new. Who gives its neighbours back at the same
+ * moment sees them free, or is seen. */
+static HAK_NOINLINE void room_note(size_t number, uint64_t mask) {
+    uint64_t used = hak_load_relaxed(&hak_chunk_at(number)->used);
+    unsigned first = hak_word_first(mask), last = hak_word_last(mask);
+    if (HAK_UNLIKELY(used & mask)) { /* somebody has taken a part again */
+        hak_span_room(number);
+        return;
+    }
+    uint64_t below = used & ((UINT64_C(1) << first) - 1), above = used >> last >> 1;
+    unsigned from = below ? hak_word_last(below) + 1 : 0, to = above ? last + 1 + hak_word_first(above) : HAK_CHUNK_GRANULES;
+    room_set_to(number, to - from);
 }
 
 static void room_set_all(size_t number) {
@@ -64,7 +84,7 @@ static void room_clear(size_t number, unsigned k) {
 }
 
 /* The first chunk from `number` on that may have room; the top when there is none. */
-static size_t room_next(size_t number, unsigned k, size_t top) {
+static HAK_NOINLINE size_t room_next(size_t number, unsigned k, size_t top) {
     for (size_t at = number; at < top; at += GROUP - at % GROUP) {
         uint64_t bits = atomic_load(room_word(at, k)) >> at % GROUP;
         if (bits && at + hak_word_first(bits) < top) return at + hak_word_first(bits);
@@ -517,7 +537,7 @@ void hak_span_give_in(struct hak_rush *rush, size_t granule, size_t count, enum 
             give_untouched(granule / HAK_CHUNK_GRANULES, mask);
         } else {
             hak_chunk_release(chunk, mask);
-            hak_span_room(granule / HAK_CHUNK_GRANULES);
+            room_note(granule / HAK_CHUNK_GRANULES, mask);
         }
         granule += part;
         count -= part;

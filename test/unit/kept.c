@@ -129,6 +129,52 @@ static void it_keeps_a_bounded_number_and_never_over_the_bound(void **state) {
     AUDIT();
 }
 
+/* What HAK_KEPT_MISSED_LOOK takes do that missed what was refused. */
+static void miss_much(struct hak_heap *heap) {
+    heap->kept.missed = HAK_KEPT_MISSED_LOOK - 1;
+    heap->kept.refused = 1;
+    hak_kept_missed(heap);
+    assert_true(heap->kept.missed == 0 && heap->kept.refused == 0);
+}
+
+static void who_soon_misses_much_that_was_refused_keeps_more(void **state) {
+    (void)state;
+    enum { MOST = HAK_KEPT_BYTES_MAX + HAK_KEPT_STEPS_MAX * HAK_KEPT_STEP_BYTES };
+    struct hak_heap *heap = heap_make();
+    void *block[4 * HAK_KEPT_STEPS_MAX];
+    hak_kept_missed(heap);
+    assert_int_equal(heap->kept.missed, 0); /* a larger list would not have helped */
+    for (unsigned i = 0; i < 4; i++) block[i] = large_take(20);
+    for (unsigned i = 0; i < 4; i++) assert_int_equal(large_free(heap, block[i]), i < 2);
+    assert_int_equal(heap->kept.refused, 2);
+    hak_kept_missed(heap);
+    assert_true(heap->kept.missed == 1 && heap->kept.refused == 1);
+    hak_kept_flush(heap);
+    miss_much(heap);
+    assert_int_equal(heap->kept.steps, 0); /* since the start of the machine */
+    for (unsigned i = 1; i <= HAK_KEPT_STEPS_MAX; i++) {
+        miss_much(heap);
+        assert_int_equal(heap->kept.steps, i);
+    }
+    miss_much(heap);
+    assert_int_equal(heap->kept.steps, HAK_KEPT_STEPS_MAX);
+    hak_options.free_max_mb = 64;
+    for (unsigned i = 0; i < 8; i++) block[i] = large_take(20);
+    for (unsigned i = 0; i < 8; i++) assert_int_equal(large_free(heap, block[i]), (i + 1) * 20 * HAK_GRANULE_BYTES <= MOST);
+    hak_kept_flush(heap);
+    for (unsigned i = 0; i < 12; i++) block[i] = large_take(1);
+    for (unsigned i = 0; i < 12; i++) assert_int_equal(large_free(heap, block[i]), i < HAK_KEPT_EACH_MOST);
+    AUDIT();
+    uint64_t now = heap->kept.looked_ms;
+    hak_kept_tick(heap, now + 999);
+    assert_int_equal(heap->kept.steps, HAK_KEPT_STEPS_MAX);
+    hak_kept_tick(heap, now + 1000);
+    assert_int_equal(heap->kept.steps, HAK_KEPT_STEPS_MAX / 2);
+    hak_options.free_max_mb = 6;
+    heap_end(heap);
+    AUDIT();
+}
+
 static void switched_off_nothing_is_kept(void **state) {
     (void)state;
     struct hak_heap *heap = heap_make();
@@ -312,6 +358,7 @@ int main(void) {
         cmocka_unit_test(what_is_kept_goes_back_rather_than_memory_is_touched_for_the_first_time),
         cmocka_unit_test(a_kept_block_is_nobodys_and_cannot_be_freed_again),
         cmocka_unit_test(it_keeps_a_bounded_number_and_never_over_the_bound),
+        cmocka_unit_test(who_soon_misses_much_that_was_refused_keeps_more),
         cmocka_unit_test(switched_off_nothing_is_kept),
         cmocka_unit_test(what_is_kept_counts_as_free_and_goes_back_with_time),
         cmocka_unit_test(a_reused_block_that_was_fresh_is_cleared_for_calloc),
