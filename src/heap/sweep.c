@@ -177,6 +177,7 @@ HAK_COLD void hak_sweep_given(void) {
     size_t top = hak_load_acquire(&hak_chunk_top), at = hak_load_relaxed(&given_hand), number = at / HAK_CHUNK_GRANULES;
     unsigned bit = at % HAK_CHUNK_GRANULES, looks = 0;
     uint32_t epoch = hak_load_relaxed(&hak_epoch);
+    hak_purge_judge();
     for (unsigned chunks = 0; chunks < CHUNKS && looks < LOOKS && hak_given_over(); chunks++, number++, bit = 0) {
         if (number >= top) number = 0;
         uint64_t live = hak_chunk_slabs(number) >> bit << bit;

@@ -49,6 +49,7 @@ HAK_NOINLINE void hak_free_flush(int64_t *sum) {
 HAK_COLD void hak_given_note(int64_t bytes) {
     int64_t before = hak_add(&hak_purge.given_bytes, bytes);
     if (before + bytes < 0) hak_add(&hak_purge.given_bytes, -(before + bytes)); /* given by who does not count (heap/mail.c) */
+    hak_free_watch(hak_load_relaxed(&hak_purge.free_bytes));
 }
 
 HAK_COLD bool hak_given_over(void) {
@@ -160,8 +161,7 @@ uint64_t hak_purge_delay_ms(void) {
     return learnt > option && option > 0 ? learnt : option;
 }
 
-/* Before each purge, and when the sweep comes round. */
-static HAK_COLD void keep_judge(void) {
+HAK_COLD void hak_purge_judge(void) {
     uint64_t now = hak_os_clock_ms();
     if (now - hak_load_relaxed(&hak_purge.keep_ms) > KEEP_WINDOW_MS) {
         uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes), wanted = keep_wanted();
@@ -347,7 +347,7 @@ size_t hak_purge_chunk(size_t number, bool all) {
     size_t bytes = wanted ? chunk_return(number, wanted, !all) : 0;
     if (hak_load_relaxed(&chunk->rows_used) && !hak_load_relaxed(&chunk->dirty)) meta_return(number);
     hak_store_relaxed(&chunk->cold, idle & ~wanted);
-    if (number == 0) keep_judge();
+    if (number == 0) hak_purge_judge();
     return bytes;
 }
 
@@ -370,6 +370,6 @@ HAK_COLD bool hak_purge_look(void) {
 }
 
 void hak_purge_excess(void) {
-    keep_judge();
+    hak_purge_judge();
     hak_purge_spans(hak_purge_goal());
 }

@@ -133,6 +133,9 @@ uint32_t hak_purge_stamp(bool by_sweep);
 /* Pages that had been returned at `stamp` are used again. */
 void hak_purge_note_retouch(uint64_t bytes, uint32_t stamp);
 
+/* `keep` falls, and what it is judged by begins anew or ages, where it is time: before each purge, and when the sweep comes round. */
+void hak_purge_judge(void);
+
 /* Gives the ranges back and counts them, but for what is absent in them; true when all went. */
 bool hak_purge_return(const struct hak_range *ranges, size_t count, uint64_t absent_bytes, bool by_sweep);
 

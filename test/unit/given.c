@@ -118,11 +118,38 @@ static void blocks_of_every_size_are_settled_as_they_are_given(void **state) {
     }
 }
 
+/* What is summed when nobody has judged yet seemed to be as old as the machine, and to cost nothing: each burst that one thread allocates
+ * and another frees went back, and was touched again, seven times. */
+static void what_went_back_and_is_touched_again_is_kept(void **state) {
+    (void)state;
+    struct hak_heap *owner = heap_make(), *stranger = heap_make();
+    unsigned c = HAK_SMALL_CLASS_MAX / 2, count = SLABS * hak_classes[c].capacity;
+    hak_store_relaxed(&hak_purge.keep_ms, 0);
+    hak_store_relaxed(&hak_purge.judged_since_ms, 0);
+    blocks_take(owner, c, count);
+    bound_set(true);
+    uint64_t returned = hak_load_relaxed(&hak_purge.returned_bytes), retouched = hak_load_relaxed(&hak_purge.retouched_bytes);
+    for (unsigned i = 0; i < count; i++) block_give(stranger, blocks[i]);
+    all_flush(stranger);
+    looks_until_settled();
+    returned = hak_load_relaxed(&hak_purge.returned_bytes) - returned;
+    assert_true(returned > (uint64_t)count * hak_classes[c].block_bytes / 2);
+    hak_mail_take(owner);
+    blocks_take(owner, c, count);
+    retouched = hak_load_relaxed(&hak_purge.retouched_bytes) - retouched;
+    assert_true(retouched > returned / 2);
+    assert_true(hak_load_relaxed(&hak_purge.keep_bytes) > returned / 4);
+    for (unsigned i = 0; i < count; i++) block_give(stranger, blocks[i]);
+    all_flush(stranger);
+    heaps_end(owner, stranger);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(few_blocks_of_a_slab_are_settled_once, given_start),
         cmocka_unit_test_setup(what_is_given_again_is_settled_again, given_start),
         cmocka_unit_test_setup(blocks_of_every_size_are_settled_as_they_are_given, given_start),
+        cmocka_unit_test_setup(what_went_back_and_is_touched_again_is_kept, given_start),
     };
     return cmocka_run_group_tests(tests, heap_room_start, NULL);
 }
