@@ -50,7 +50,7 @@ static unsigned most_of_a_size(const struct hak_heap *heap) {
 }
 
 HAK_COLD void hak_kept_missed_much(struct hak_heap *heap) {
-    enum { SOON_MS = 250 };
+    enum { SOON_MS = 64 };
     struct hak_kept *kept = &heap->kept;
     uint32_t now = (uint32_t)hak_os_clock_ms();
     kept->missed = 0;

@@ -11,15 +11,16 @@
  * Threads:   the heap's owner; hak_kept_steal() any.
  * Invariant: reserved >= bytes. A span in the list is used in its chunk, has no owner, and is kept under this heap's name.
  *            Is it not when it is wanted, then two threads have freed it at once.
- * Limits:    four of a size, 3 MiB a heap; one and 1 MiB more, up to five, each time that 4,096 blocks within a quarter of a second come from the
+ * Limits:    four of a size, 3 MiB a heap; one and 1 MiB more, up to five, each time that 1,024 blocks within 64 milliseconds come from the
  *            chunk words while as many were refused for want of room, which falls by half each second without that; eight and 12 MiB in
  *            a rush (memory/rush.h), 64 KiB where heaps are many (heap/birth.c), never over the bound on free memory, and, but in a rush, not
  *            while memory would be touched for the first time instead (hak_kept_make_room): a vector that grows frees sizes that
  *            it never asks for again.
  * Measured:  two threads, 32 to 512 KiB, time as a share of 2 MiB a heap, and peak MiB: 3 MiB 0.83, 33.7; with a quarter less
  *            served, too, 0.71, 34.4; 4 MiB 0.70, 35.6; 8 MiB, eight of a size, 0.54, 43.4.
- *            Later, a million rounds, ns and peak MiB: 3 MiB 117, 36.5; 6 MiB 62, 39.8; 8 MiB 48, 42.0;
- *            from 3 to 8 MiB by steps 67, 41.3. A block from the chunk words waits for all that the program wrote: a dozen atomic operations.
+ *            Later, a million rounds, ns and peak MiB: 3 MiB 117, 36.5; 6 MiB 62, 39.8; 8 MiB 48, 42.0; from 3 to 8 MiB by steps of
+ *            4,096 misses 67, 41.0, of 1,024 59, 42.0 (100,000 rounds 157 and 127; 158 without steps). A block from the chunk words waits
+ *            for all that the program wrote: a dozen atomic operations.
  * Rejected:  what most is kept of goes back instead of what came last: a seventh fewer misses, no time. Claiming each span by CAS: docs/experiments.md.
  */
 #ifndef HAK_HEAP_KEPT_H
@@ -29,7 +30,7 @@
 #include "memory/large.h"
 
 enum { HAK_KEPT_BYTES_MAX = 3 << 20, HAK_KEPT_BYTES_RUSH = 12 << 20, HAK_KEPT_BYTES_CROWDED = HAK_GRANULE_BYTES };
-enum { HAK_KEPT_STEP_BYTES = 1 << 20, HAK_KEPT_STEPS_MAX = 5, HAK_KEPT_MISSED_LOOK = 4096, HAK_KEPT_REFUSED_MAX = 32 };
+enum { HAK_KEPT_STEP_BYTES = 1 << 20, HAK_KEPT_STEPS_MAX = 5, HAK_KEPT_MISSED_LOOK = 1024, HAK_KEPT_REFUSED_MAX = 32 };
 
 /* The name of the heap's large blocks. */
 HAK_INLINE uint32_t hak_kept_name(const struct hak_heap *heap) { return heap->index + 1; }
