@@ -66,6 +66,7 @@ void hak_kept_tick(struct hak_heap *heap, uint64_t now_ms) {
 static bool give_listed(struct hak_heap *heap, struct hak_granule *record, size_t count) {
     struct hak_kept *kept = &heap->kept;
     uint64_t bytes = hak_load_relaxed(&kept->bytes) + ((uint64_t)count << HAK_GRANULE_SHIFT);
+    if (hak_rush_is_on(&heap->rush)) kept->steps = HAK_KEPT_STEPS_MAX; /* what was given back again would bring it on again */
     kept->each = (uint8_t)most_of_a_size(heap);
     if (kept->count[count - 1] >= kept->each || bytes > most_bytes(heap)) {
         kept->refused += kept->refused < HAK_KEPT_REFUSED_MAX;
