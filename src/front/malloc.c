@@ -39,7 +39,7 @@ static HAK_COLD void *out_of_memory(void) {
 static void *large_found(struct hak_heap *heap, size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
     size_t count = ((bytes - 1) >> HAK_GRANULE_SHIFT) + 1;
     struct hak_rush *rush = &heap->rush;
-    if (HAK_LIKELY(count <= HAK_KEPT_SIZES)) hak_kept_missed(heap);
+    if (HAK_LIKELY(count <= HAK_KEPT_SIZES) && HAK_LIKELY(align <= HAK_GRANULE_BYTES)) hak_kept_missed(heap);
     if (HAK_LIKELY(!hak_rush_is_on(rush))) hak_kept_make_room(heap, count);
     hak_big_name site = hak_big_site(address, (uint32_t)((heap->stack_top - stack) >> 3), bytes, hak_rush_takes_part(rush, false));
     void *block = hak_large_take(rush, bytes, align, site, zeroed);

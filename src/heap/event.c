@@ -160,12 +160,17 @@ HAK_COLD size_t hak_event_make_room(struct hak_heap *heap, size_t count) {
     return HAK_NO_GRANULE;
 }
 
+static void note_idle(struct hak_slab *slab) {
+    unsigned idle = slab->idle;
+    hak_slab_flags_set(slab, (uint8_t)(!(idle & 1) ? HAK_SLAB_IDLE : !(idle & 2) ? HAK_SLAB_IDLE << 1 : HAK_SLAB_IDLE << 2));
+}
+
 static void event_current(struct hak_heap *heap, struct hak_slab *slab, struct hak_row *row, uint32_t out) {
     uint32_t held = out - hak_word_count(hak_bin_of(heap, slab->class_index)->word);
     uint32_t few = hak_load_relaxed(&hak_shares[slab->class_index].few);
     uint32_t countdown = held > few ? held : few;
     if (held > 0 && held < few && !slab->exact) { /* once a take: the last block's free is not to be missed */
-        slab->exact = 1;
+        hak_slab_flags_set(slab, HAK_SLAB_EXACT);
         countdown = held;
     }
     hak_row_arm(row, out, countdown);
@@ -174,7 +179,7 @@ static void event_current(struct hak_heap *heap, struct hak_slab *slab, struct h
         slab->idle = 0;
         return;
     }
-    slab->idle += slab->idle < HAK_IDLE_MAX;
+    note_idle(slab);
     word_put_back(heap, row); /* or its pages could never go; the next visit takes it again */
     hak_row_arm(row, 0, 0);
     if (!hak_slab_claim(slab)) return; /* a third thread returns pages of it; the rest is for the next who looks */

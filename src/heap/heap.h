@@ -87,7 +87,7 @@ struct hak_kept {
     uint8_t steps;   /* what may be kept is more by so many */
     uint8_t refused; /* not kept for want of room, and not missed yet */
     uint32_t missed; /* since the last look at how soon so many were */
-    uint32_t looked_ms;
+    uint32_t looked_ms, rose_ms;
     struct hak_granule *record[HAK_KEPT_SIZES][HAK_KEPT_EACH_MOST];
 };
 

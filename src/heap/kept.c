@@ -54,13 +54,16 @@ HAK_COLD void hak_kept_missed_much(struct hak_heap *heap) {
     struct hak_kept *kept = &heap->kept;
     uint32_t now = (uint32_t)hak_os_clock_ms();
     kept->missed = 0;
-    if (now - kept->looked_ms <= SOON_MS) kept->steps += kept->steps < HAK_KEPT_STEPS_MAX;
+    if (now - kept->looked_ms <= SOON_MS) {
+        kept->steps += kept->steps < HAK_KEPT_STEPS_MAX;
+        kept->rose_ms = now;
+    }
     kept->looked_ms = now;
 }
 
 void hak_kept_tick(struct hak_heap *heap, uint64_t now_ms) {
     enum { LONG_MS = 1000 };
-    if (HAK_UNLIKELY(heap->kept.steps) && (uint32_t)now_ms - heap->kept.looked_ms >= LONG_MS) heap->kept.steps /= 2;
+    if (HAK_UNLIKELY(heap->kept.steps) && (uint32_t)now_ms - heap->kept.rose_ms >= LONG_MS) heap->kept.steps /= 2;
 }
 
 static bool give_listed(struct hak_heap *heap, struct hak_granule *record, size_t count) {
@@ -104,6 +107,7 @@ void hak_kept_make_room(struct hak_heap *heap, size_t count) {
 
 HAK_COLD void hak_kept_flush_vanished(struct hak_heap *heap) {
     hak_store_relaxed(&heap->kept.thief, 0);
+    hak_kept_forget(heap);
     list_flush(heap, true);
     hak_kept_leave(heap);
 }

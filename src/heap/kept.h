@@ -11,11 +11,11 @@
  * Threads:   the heap's owner; hak_kept_steal() any.
  * Invariant: reserved >= bytes. A span in the list is used in its chunk, has no owner, and is kept under this heap's name.
  *            Is it not when it is wanted, then two threads have freed it at once.
- * Limits:    four of a size, 3 MiB a heap; one and 1 MiB more, up to five, each time that 1,024 blocks within 64 milliseconds come from the
- *            chunk words while as many were refused for want of room, which falls by half each second without that; eight and 12 MiB in
- *            a rush (memory/rush.h), and all five after it; 64 KiB where heaps are many (heap/birth.c), never over the bound on free
- *            memory, and, but in a rush, not while memory would be touched for the first time instead (hak_kept_make_room): a vector that grows frees sizes that
- *            it never asks for again.
+ * Limits:    four of a size, 3 MiB a heap. One and 1 MiB more, up to five, each time that 1,024 blocks within 64 milliseconds come from the
+ *            chunk words while as many were refused for want of room; half of that with each of the sweep's ticks from a second after
+ *            it on. Eight and 12 MiB in a rush (memory/rush.h), and all five after it; 64 KiB where heaps are many (heap/birth.c), never
+ *            over the bound on free memory, and, but in a rush, not while memory would be touched for the first time instead
+ *            (hak_kept_make_room): a vector that grows frees sizes that it never asks for again.
  * Measured:  two threads, 32 to 512 KiB, time as a share of 2 MiB a heap, and peak MiB: 3 MiB 0.83, 33.7; with a quarter less
  *            served, too, 0.71, 34.4; 4 MiB 0.70, 35.6; 8 MiB, eight of a size, 0.54, 43.4.
  *            Later, a million rounds, ns and peak MiB: 3 MiB 117, 36.5; 6 MiB 62, 39.8; 8 MiB 48, 42.0; from 3 to 8 MiB by steps of
@@ -49,7 +49,7 @@ HAK_INLINE void hak_kept_missed(struct hak_heap *heap) {
     kept->refused--;
     if (HAK_UNLIKELY(++kept->missed >= HAK_KEPT_MISSED_LOOK)) hak_kept_missed_much(heap);
 }
-/* With the sweep's ticks, a second apart. */
+/* With the sweep's ticks, purge_delay_ms apart. */
 void hak_kept_tick(struct hak_heap *heap, uint64_t now_ms);
 /* What its thread did says nothing of the next one's. */
 HAK_INLINE void hak_kept_forget(struct hak_heap *heap) { heap->kept.steps = heap->kept.refused = 0, heap->kept.missed = 0; }

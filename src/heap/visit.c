@@ -100,8 +100,10 @@ static void *take_from_strangers(struct hak_heap *heap, unsigned index) {
     }
     shelf->current = NULL;
     if (claimed) {
+        uint32_t out = hak_row_out(row);
         HAK_COUNT(&heap->counters, visit_claimed, 1);
-        if (hak_row_out(row)) hak_list_push(heap, row->slab);
+        hak_row_arm(row, out, out); /* its last free is not to be missed: nothing else would end it */
+        if (out) hak_list_push(heap, row->slab);
         else hak_event_finish(heap, row->slab); /* nothing of it is out: no event would come to end it */
     } else {
         become_full(row);

@@ -4,6 +4,7 @@
  *            rollback. A bit of `room` that is set and should not be costs a longer search; the other way round it would
  *            hide a chunk. Who frees clears `used`, then reads the bit; who clears the bit reads `used` again after; all
  *            four are seq_cst, so that one of the two sees the other.
+ *            A note that a handler's longjmp leaves out between is made up for by a neighbour's free, a purge, or a child's rebuild.
  * Measured:  malloc and free of 3 MB blocks at random in a heap of 16 GB: 8 to 14 us with hints where searches begin, 0.3 to 2 us with bits.
  *            Spans that cross from chunk to chunk: docs/experiments.md.
  * Rejected:  free lists of spans by size: they need locks, and the lowest address first is what keeps the

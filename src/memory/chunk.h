@@ -135,7 +135,8 @@ enum hak_span_state { HAK_SPAN_DIRTY, HAK_SPAN_CLEAN, HAK_SPAN_AS_IT_WAS };
 void hak_span_give(size_t granule, size_t count, enum hak_span_state state);
 void hak_span_give_in(struct hak_rush *rush, size_t granule, size_t count, enum hak_span_state state);
 
-/* Granules that were taken are free; hak_span_room() follows. Release: pairs with the take's CAS; seq_cst: see chunk.c. */
+/* Granules that were taken are free; hak_span_room() follows, or the same for what touches them. Release: pairs with the take's CAS;
+ * seq_cst: see chunk.c. */
 HAK_INLINE void hak_chunk_release(struct hak_chunk *chunk, uint64_t mask) { atomic_fetch_and(&chunk->used, ~mask); }
 
 /* Granules of this chunk became free: who looks for a span looks here, too. */

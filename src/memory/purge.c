@@ -163,7 +163,7 @@ uint64_t hak_purge_delay_ms(void) {
 
 HAK_COLD void hak_purge_judge(void) {
     uint64_t now = hak_os_clock_ms();
-    if (now - hak_load_relaxed(&hak_purge.keep_ms) > KEEP_WINDOW_MS) {
+    if ((int64_t)(now - hak_load_relaxed(&hak_purge.keep_ms)) > KEEP_WINDOW_MS) { /* another thread's may be later */
         uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes), wanted = keep_wanted();
         if (wanted < keep / 2) wanted = keep < 1 << 20 ? 0 : keep / 2;
         if (wanted < keep) hak_store_relaxed(&hak_purge.keep_bytes, wanted);
@@ -175,7 +175,7 @@ HAK_COLD void hak_purge_judge(void) {
         hak_store_relaxed(&hak_purge.drawn_bytes, 0);
         hak_store_relaxed(&hak_purge.keep_ms, now);
     }
-    if (hak_load_relaxed(&hak_purge.delay_ms) && now - hak_load_relaxed(&hak_purge.delay_since_ms) > DELAY_HOLDS_MS) {
+    if (hak_load_relaxed(&hak_purge.delay_ms) && (int64_t)(now - hak_load_relaxed(&hak_purge.delay_since_ms)) > DELAY_HOLDS_MS) {
         hak_store_relaxed(&hak_purge.delay_ms, 0);
         hak_store_relaxed(&hak_purge.swept_bytes, 0);
         hak_store_relaxed(&hak_purge.swept_retouched_bytes, 0);

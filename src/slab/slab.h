@@ -66,7 +66,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
     uint8_t pending : 1;                  /* 1: in its heap's pending list */
     uint8_t whole : 1;                    /* 1: all its pages were resident when it was cut */
     uint8_t exact : 1;                    /* 1: armed for the very last held block once since the last take */
-    uint8_t idle : 3;                     /* so many events one after the other found nothing held, up to HAK_IDLE_MAX */
+    uint8_t idle : 3;                     /* a bit, from the lowest on, for each of up to three events in a row that found nothing held */
     _Atomic(uint8_t) cursor;              /* the word last taken from; its owner writes it, who claims reads it as a hint */
     uint8_t class_index;                  /* between the owner's bits and the claim's: bit-fields side by side are one memory location */
     uint8_t last_word : 6;                /* under claim: the one whose bits may not all be blocks */
@@ -84,6 +84,17 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
     };
 };
 HAK_STATIC(sizeof(struct hak_slab) == HAK_LINE && offsetof(struct hak_slab, class_index) == 50);
+
+/* Sets some of the owner's bits in place, where a handler between a load and a store of their byte might have changed the slab's place. */
+enum { HAK_SLAB_FLAGS = 48, HAK_SLAB_EXACT = 1 << 4, HAK_SLAB_IDLE = 1 << 5 };
+HAK_INLINE void hak_slab_flags_set(struct hak_slab *slab, uint8_t bits) {
+    uint8_t *flags = (uint8_t *)slab + HAK_SLAB_FLAGS;
+#if defined(__x86_64__)
+    __asm__("orb %1, %0" : "+m"(*flags) : "iq"(bits) : "cc");
+#else
+    __atomic_fetch_or(flags, bits, __ATOMIC_RELAXED);
+#endif
+}
 
 /* --- finding things --- */
 
@@ -249,12 +260,16 @@ HAK_INLINE unsigned hak_slab_sample_block(const struct hak_slab *slab) {
 extern __attribute__((noreturn)) void (*hak_slab_misuse)(const char *function, const void *block);
 
 /* The blocks of word `index` go out. Where a program gives back each block before it asks for the next, an event finds nothing held time
- * after time, and the next is up to 16 times as many frees away: whether the program stops on the very free that an event counts to is
- * chance. As soon as it holds blocks when more go out, the event is no further away than they are. */
-enum { HAK_IDLE_MAX = 4 };
+ * after time, and the next is 2, 8, 16 times as many frees away, over as many takes: whether the program stops on the very free that an event
+ * counts to is chance. As soon as it holds blocks when more go out, the event is no further away than they are. */
+enum { HAK_IDLE_MOST = 4 }; /* as a shift */
+HAK_INLINE uint32_t hak_slab_idle_countdown(const struct hak_slab *slab, const struct hak_row *row, uint32_t few) {
+    uint32_t left = row->countdown, idle = slab->idle;
+    return left > 1 ? left : few << (idle < HAK_IDLE_MOST ? idle : HAK_IDLE_MOST); /* 1: cut, or taken in from strangers, just now */
+}
 HAK_INLINE void hak_slab_taken_claimed(struct hak_slab *slab, struct hak_row *row, unsigned index, uint64_t left, uint32_t count) {
     uint32_t held = hak_row_out(row), few = hak_load_relaxed(&hak_shares[row->class_index].few);
-    if (held == 0) few <<= slab->idle;
+    if (held == 0) few = hak_slab_idle_countdown(slab, row, few);
     /* cleared before the bin shows them: a thread that vanishes between loses blocks, never doubles them */
     hak_store_release(&row->word[index], left);
     slab->exact = 0;

@@ -130,7 +130,8 @@ static void it_keeps_a_bounded_number_and_never_over_the_bound(void **state) {
 }
 
 /* What HAK_KEPT_MISSED_LOOK takes do that missed what was refused. */
-static void miss_much(struct hak_heap *heap) {
+static void miss_much(struct hak_heap *heap, bool is_soon) {
+    heap->kept.looked_ms = is_soon ? (uint32_t)hak_os_clock_ms() : 0; /* 0: since the start of the machine */
     heap->kept.missed = HAK_KEPT_MISSED_LOOK - 1;
     heap->kept.refused = 1;
     hak_kept_missed(heap);
@@ -150,13 +151,13 @@ static void who_soon_misses_much_that_was_refused_keeps_more(void **state) {
     hak_kept_missed(heap);
     assert_true(heap->kept.missed == 1 && heap->kept.refused == 1);
     hak_kept_flush(heap);
-    miss_much(heap);
-    assert_int_equal(heap->kept.steps, 0); /* since the start of the machine */
+    miss_much(heap, false);
+    assert_int_equal(heap->kept.steps, 0);
     for (unsigned i = 1; i <= HAK_KEPT_STEPS_MAX; i++) {
-        miss_much(heap);
+        miss_much(heap, true);
         assert_int_equal(heap->kept.steps, i);
     }
-    miss_much(heap);
+    miss_much(heap, true);
     assert_int_equal(heap->kept.steps, HAK_KEPT_STEPS_MAX);
     hak_options.free_max_mb = 64;
     for (unsigned i = 0; i < 8; i++) block[i] = large_take(20);
@@ -165,7 +166,8 @@ static void who_soon_misses_much_that_was_refused_keeps_more(void **state) {
     for (unsigned i = 0; i < 12; i++) block[i] = large_take(1);
     for (unsigned i = 0; i < 12; i++) assert_int_equal(large_free(heap, block[i]), i < HAK_KEPT_EACH_MOST);
     AUDIT();
-    uint64_t now = heap->kept.looked_ms;
+    uint64_t now = heap->kept.rose_ms;
+    miss_much(heap, false); /* not so soon: it falls all the same */
     hak_kept_tick(heap, now + 999);
     assert_int_equal(heap->kept.steps, HAK_KEPT_STEPS_MAX);
     hak_kept_tick(heap, now + 1000);

@@ -298,6 +298,35 @@ static void own_blocks_serve_where_there_is_no_coarser_slab(void **state) {
     hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
 }
 
+/* It goes to the list, where its countdown was what it had been armed for in use: more than was out, so that no event came to end it. */
+static void a_slab_that_is_claimed_when_it_is_turned_to_ends_by_its_last_free(void **state) {
+    (void)state;
+    for (unsigned c = 4; c <= 64; c += 20) {
+        struct hak_heap *heap = heap_make();
+        class_is_common(heap, c);
+        take_many(heap, c, 200); /* opened, to be handed out by whole words */
+        for (unsigned i = 0; i < 200; i++) block_give(heap, blocks[i]);
+        for (unsigned i = 0; i < 2000; i++) block_give(heap, blocks[0] = block_take(heap, c));
+        struct hak_slab *slab = slab_of(blocks[0]);
+        size_t granule = hak_slab_granule(slab);
+        while (heap->bin[c].word) block_give(heap, block_take(heap, c));
+        unsigned count = 0;
+        do blocks[count++] = block_take(heap, c);
+        while (heap->bin[c].word);
+        assert_ptr_equal(slab_of(blocks[0]), slab);
+        assert_true(hak_slab_claim(slab));
+        void *other = block_take(heap, c);
+        hak_slab_unclaim(slab);
+        assert_ptr_not_equal(slab_of(other), slab);
+        assert_int_equal(slab->place, HAK_SLAB_PARTIAL);
+        for (unsigned i = 0; i < count; i++) block_give(heap, blocks[i]);
+        assert_false(hak_slab_live(granule));
+        block_give(heap, other);
+        heap_end(heap);
+    }
+    AUDIT();
+}
+
 static void what_strangers_gave_back_is_used_before_a_new_slab(void **state) {
     (void)state;
     struct hak_heap *heap = heap_make(), *stranger = heap_make();
@@ -551,6 +580,7 @@ int main(void) {
         cmocka_unit_test(what_others_open_earns_no_slab),
         cmocka_unit_test(a_rare_class_ends_a_run_of_frees),
         cmocka_unit_test(own_blocks_serve_where_there_is_no_coarser_slab),
+        cmocka_unit_test(a_slab_that_is_claimed_when_it_is_turned_to_ends_by_its_last_free),
         cmocka_unit_test(what_strangers_gave_back_is_used_before_a_new_slab),
         cmocka_unit_test(what_strangers_gave_back_is_used_before_a_new_page),
         cmocka_unit_test(a_partial_slab_is_used_before_a_new_one),
