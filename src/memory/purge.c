@@ -49,7 +49,6 @@ HAK_NOINLINE void hak_free_flush(int64_t *sum) {
 HAK_COLD void hak_given_note(int64_t bytes) {
     int64_t before = hak_add(&hak_purge.given_bytes, bytes);
     if (before + bytes < 0) hak_add(&hak_purge.given_bytes, -(before + bytes)); /* given by who does not count (heap/mail.c) */
-    hak_free_watch(hak_load_relaxed(&hak_purge.free_bytes));
 }
 
 HAK_COLD bool hak_given_over(void) {

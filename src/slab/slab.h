@@ -85,8 +85,9 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
 };
 HAK_STATIC(sizeof(struct hak_slab) == HAK_LINE && offsetof(struct hak_slab, class_index) == 50);
 
-/* Sets some of the owner's bits in place, where a handler between a load and a store of their byte might have changed the slab's place. */
-enum { HAK_SLAB_FLAGS = 48, HAK_SLAB_EXACT = 1 << 4, HAK_SLAB_IDLE = 1 << 5 };
+/* Sets some of the owner's bits in place, where a handler between a load and a store of their byte might have changed the slab's place. They
+ * are the byte in front of the cursor. */
+enum { HAK_SLAB_FLAGS = offsetof(struct hak_slab, class_index) - 2, HAK_SLAB_EXACT = 1 << 4, HAK_SLAB_IDLE = 1 << 5 };
 HAK_INLINE void hak_slab_flags_set(struct hak_slab *slab, uint8_t bits) {
     uint8_t *flags = (uint8_t *)slab + HAK_SLAB_FLAGS;
 #if defined(__x86_64__)
