@@ -81,7 +81,7 @@ struct hak_kept {
     hak_atomic_u32 busy;   /* 1: the heap's thread is at it */
     hak_atomic_u32 thief;  /* the fork epoch: a third thread is, or was in the parent; else 0 */
     hak_atomic_u64 bytes;
-    uint64_t reserved;
+    hak_atomic_u64 reserved;
     uint8_t count[HAK_KEPT_SIZES];
     uint8_t each;    /* as many of a size as the last look allowed; 0 before it */
     uint8_t steps;   /* what may be kept is more by so many */

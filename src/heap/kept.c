@@ -12,7 +12,7 @@ static void list_flush(struct hak_heap *heap, bool is_in_doubt) {
             struct hak_granule *record = kept->record[count - 1][n - 1];
             __atomic_store_n(&kept->count[count - 1], (uint8_t)(n - 1), __ATOMIC_RELEASE);
             int64_t bytes = (int64_t)count << HAK_GRANULE_SHIFT;
-            kept->reserved -= (uint64_t)bytes;
+            hak_store_relaxed(&kept->reserved, hak_load_relaxed(&kept->reserved) - (uint64_t)bytes);
             if (hak_large_kept_by(record, hak_kept_name(heap))) {
                 hak_large_drop(record);
                 hak_add(&hak_purge.free_bytes, -bytes); /* it was counted already, as reserved */
@@ -22,8 +22,10 @@ static void list_flush(struct hak_heap *heap, bool is_in_doubt) {
         }
     }
     hak_store_relaxed(&kept->bytes, 0);
-    if (kept->reserved) hak_add(&hak_purge.free_bytes, -(int64_t)kept->reserved);
-    kept->reserved = 0;
+    int64_t rest = (int64_t)hak_load_relaxed(&kept->reserved);
+    hak_store_relaxed(&kept->reserved, 0); /* first: a thread that vanishes here leaves it counted, not taken off twice */
+    atomic_signal_fence(memory_order_seq_cst);
+    if (rest) hak_add(&hak_purge.free_bytes, -rest);
 }
 
 /* There is a thief; one that was left behind in the parent, in the middle of it, is none. */
@@ -75,11 +77,11 @@ static bool give_listed(struct hak_heap *heap, struct hak_granule *record, size_
         kept->refused += kept->refused < HAK_KEPT_REFUSED_MAX;
         return false;
     }
-    int64_t more = (int64_t)(bytes - kept->reserved);
+    int64_t more = (int64_t)(bytes - hak_load_relaxed(&kept->reserved));
     if ((more > 0 && hak_purge_over(more)) || !hak_large_keepable(record)) return false;
     if (more > 0) {
         hak_free_note(more, 0);
-        kept->reserved = bytes;
+        hak_store_relaxed(&kept->reserved, bytes);
     }
     return hak_kept_push(heap, record, count);
 }
@@ -95,7 +97,7 @@ bool hak_kept_give(struct hak_heap *heap, struct hak_granule *record) {
 
 void hak_kept_flush(struct hak_heap *heap) {
     if (!hak_kept_enter(heap)) return; /* the thief does it */
-    if (heap->kept.reserved) list_flush(heap, false);
+    if (hak_load_relaxed(&heap->kept.reserved)) list_flush(heap, false);
     hak_kept_leave(heap);
 }
 
@@ -115,7 +117,7 @@ HAK_COLD void hak_kept_flush_vanished(struct hak_heap *heap) {
 void hak_kept_steal(struct hak_heap *heap) {
     struct hak_kept *kept = &heap->kept;
     uint32_t epoch = hak_load_relaxed(&hak_epoch), nobody = 0;
-    if (hak_load_acquire(&heap->epoch) != epoch || !hak_load_relaxed(&kept->bytes)) return; /* fork.c has those of the parent */
+    if (hak_load_acquire(&heap->epoch) != epoch || !hak_load_relaxed(&kept->reserved)) return; /* fork.c has those of the parent */
     if (!hak_cas(&kept->thief, &nobody, epoch)) return;
     if (hak_os_barrier() && !hak_load_acquire(&kept->busy)) list_flush(heap, false);
     hak_store_release(&kept->thief, 0);

@@ -74,7 +74,7 @@ HAK_INLINE bool hak_kept_push(struct hak_heap *heap, struct hak_granule *record,
     struct hak_kept *kept = &heap->kept;
     unsigned n = kept->count[count - 1];
     uint64_t bytes = hak_load_relaxed(&kept->bytes) + ((uint64_t)count << HAK_GRANULE_SHIFT);
-    if (HAK_UNLIKELY((n >= kept->each) | (bytes > kept->reserved))) return false;
+    if (HAK_UNLIKELY((n >= kept->each) | (bytes > hak_load_relaxed(&kept->reserved)))) return false;
     hak_large_keep(record, hak_kept_name(heap));
     hak_store_relaxed(&kept->bytes, bytes);
     kept->record[count - 1][n] = record;

@@ -129,6 +129,25 @@ static void it_keeps_a_bounded_number_and_never_over_the_bound(void **state) {
     AUDIT();
 }
 
+/* Spans that are in use are free memory no longer, though their thread, which could say so, waits. */
+static void what_was_taken_again_is_not_free_while_its_thread_waits(void **state) {
+    (void)state;
+    enum { COUNT = 3, EACH = 16 };
+    struct hak_heap *heap = heap_make();
+    void *block[COUNT];
+    for (unsigned i = 0; i < COUNT; i++) block[i] = large_take(EACH);
+    int64_t before = free_now();
+    for (unsigned i = 0; i < COUNT; i++) assert_true(large_free(heap, block[i]));
+    assert_int_equal(free_now() - before, COUNT * EACH * HAK_GRANULE_BYTES);
+    for (unsigned i = 0; i < COUNT; i++) assert_non_null(hak_kept_take(heap, EACH, EACH * HAK_GRANULE_BYTES));
+    hak_kept_steal(heap); /* as the sweep does */
+    assert_int_equal(free_now(), before);
+    assert_int_equal(hak_load_relaxed(&heap->kept.reserved), 0);
+    for (unsigned i = 0; i < COUNT; i++) assert_true(large_free(heap, block[i]));
+    heap_end(heap);
+    AUDIT();
+}
+
 /* What HAK_KEPT_MISSED_LOOK takes do that missed what was refused. */
 static void miss_much(struct hak_heap *heap, bool is_soon) {
     heap->kept.looked_ms = is_soon ? (uint32_t)hak_os_clock_ms() : 0; /* 0: since the start of the machine */
@@ -360,6 +379,7 @@ int main(void) {
         cmocka_unit_test(what_is_kept_goes_back_rather_than_memory_is_touched_for_the_first_time),
         cmocka_unit_test(a_kept_block_is_nobodys_and_cannot_be_freed_again),
         cmocka_unit_test(it_keeps_a_bounded_number_and_never_over_the_bound),
+        cmocka_unit_test(what_was_taken_again_is_not_free_while_its_thread_waits),
         cmocka_unit_test(who_soon_misses_much_that_was_refused_keeps_more),
         cmocka_unit_test(switched_off_nothing_is_kept),
         cmocka_unit_test(what_is_kept_counts_as_free_and_goes_back_with_time),
