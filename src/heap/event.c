@@ -20,12 +20,14 @@ void hak_list_push(struct hak_heap *heap, struct hak_slab *slab) {
     hak_slab_name name = hak_slab_name_of(slab);
     HAK_ASSERT(!slab->next && !slab->prev && !slab->pending);
     slab->place = HAK_SLAB_PARTIAL;
-    slab->next = *head;
     slab->prev = 0;
+    hak_slab_name first = *head;
+    do { /* a signal handler that allocates takes slabs off the list: what it took must not be in it again */
+        slab->next = first;
+        atomic_signal_fence(memory_order_seq_cst);
+    } while (!__atomic_compare_exchange_n(head, &first, name, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     atomic_signal_fence(memory_order_seq_cst);
-    if (*head) hak_slab_named(*head)->prev = name;
-    atomic_signal_fence(memory_order_seq_cst);
-    *head = name;
+    if (first && slab->next == first) hak_slab_named(first)->prev = name;
 }
 
 /* What names the slab; NULL: it is in no list. */
