@@ -42,13 +42,22 @@ bool hak_purge_over(int64_t more_bytes) {
 }
 
 HAK_NOINLINE void hak_free_flush(int64_t *sum) {
-    hak_free_note(*sum, 0);
-    *sum = 0;
+    int64_t bytes = *sum;
+    *sum = 0; /* first: a thread that vanishes here loses it, and nobody adds it twice */
+    atomic_signal_fence(memory_order_seq_cst);
+    hak_free_note(bytes, 0);
 }
 
 HAK_COLD void hak_given_note(int64_t bytes) {
     int64_t before = hak_add(&hak_purge.given_bytes, bytes);
     if (before + bytes < 0) hak_add(&hak_purge.given_bytes, -(before + bytes)); /* given by who does not count (heap/mail.c) */
+}
+
+HAK_COLD void hak_given_flush(int64_t *sum) { /* as hak_free_flush */
+    int64_t bytes = *sum;
+    *sum = 0;
+    atomic_signal_fence(memory_order_seq_cst);
+    if (bytes) hak_given_note(bytes);
 }
 
 HAK_COLD bool hak_given_over(void) {

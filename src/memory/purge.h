@@ -90,6 +90,7 @@ HAK_INLINE void hak_free_note_in(int64_t *sum, int64_t bytes) {
 /* Blocks that strangers freed (below 0: that their owner took in). They are no free pages yet and fall under the bound all the same, for
  * the owner may wait for ever: heap/sweep.c looks at their slabs then. */
 void hak_given_note(int64_t bytes);
+void hak_given_flush(int64_t *sum);
 bool hak_given_over(void);
 void hak_given_settle(int64_t bytes); /* a slab that has so many was looked at; below 0: its owner took in what was */
 /* Of blocks of which HAK_BATCH_BYTES have `room`: near enough, and the same for who gives, who looks and who takes in. A stranger would
@@ -101,13 +102,8 @@ HAK_INLINE int64_t hak_given_bytes(unsigned count, unsigned room) {
 HAK_INLINE bool hak_given_sum(int64_t *sum, int64_t bytes) { /* as hak_free_note_in; true when the sum of all was changed */
     *sum += bytes;
     if (HAK_LIKELY(*sum <= HAK_FREE_SUM_MAX && *sum >= -HAK_FREE_SUM_MAX)) return false;
-    hak_given_note(*sum);
-    *sum = 0;
+    hak_given_flush(sum);
     return true;
-}
-HAK_INLINE void hak_given_flush(int64_t *sum) {
-    if (*sum) hak_given_note(*sum);
-    *sum = 0;
 }
 
 HAK_INLINE void hak_absent_note(int64_t bytes) { hak_add(&hak_purge.absent_bytes, bytes); }
