@@ -131,6 +131,13 @@ static struct hak_heap *dead_take(unsigned turns) {
 
 struct hak_heap *hak_heap_dead_take(void) { return dead_take(0); }
 
+struct hak_heap *hak_heap_dead_first(void) {
+    uint32_t first = head_first(hak_load_acquire(&dead_head));
+    struct hak_heap *heap = first ? heap_at(first - 1) : NULL;
+    if (!heap || hak_heap_dead_claim(heap)) return heap;
+    return hak_load_relaxed(&heap->state) == HAK_HEAP_LIVE ? dead_take(0) : NULL; /* one that lives hides those behind it */
+}
+
 static void deliver_late_mail(struct hak_heap *heap) {
     /* mail that came while the heap was not DEAD found nobody to deliver it */
     /* a read that writes: a plain load could come before the store of DEAD (test/model, mutant) */

@@ -239,6 +239,8 @@ void hak_heap_each(void (*function)(struct hak_heap *heap, void *context), void 
 bool hak_heap_dead_any(void);
 /* Takes a heap off the list of dead ones, as BUSY; NULL when there is none free. Give it back after. */
 struct hak_heap *hak_heap_dead_take(void);
+/* The first of the list, as BUSY, where it is if it can be: who finds none in the list makes a heap, which stays for ever. To be given back. */
+struct hak_heap *hak_heap_dead_first(void);
 /* Nobody is to ask any more whether its thread is still there. */
 void hak_heap_unstamp(struct hak_heap *heap);
 /* In a forked child, after the epoch: heaps made from here on are of another process, and no list of dead heaps is valid. */
@@ -346,6 +348,8 @@ void hak_stranger_gather(struct hak_heap *self, const struct hak_granule *record
 void hak_batch_flush(struct hak_heap *self);
 /* Reads what this heap's thread posted last to a dead heap, and nobody has read. */
 void hak_mail_left(struct hak_heap *self);
+/* Reads what was posted to a heap if that is dead. */
+void hak_mail_of_dead(struct hak_heap *heap);
 HAK_INLINE bool hak_mail_any(struct hak_heap *heap) { return (hak_load_relaxed(&heap->mail) | hak_load_relaxed(&heap->letters)) != 0; }
 /* Takes in all mail, and letters. */
 void hak_mail_take(struct hak_heap *heap);

@@ -47,6 +47,10 @@ static void dead_posted(struct hak_heap *self, struct hak_heap *owner) {
     else self->left_mail = owner;
 }
 
+void hak_mail_of_dead(struct hak_heap *heap) {
+    if (hak_load_relaxed(&heap->mail) != 0 && hak_load_acquire(&heap->state) == HAK_HEAP_DEAD) dead_deliver(heap);
+}
+
 void hak_mail_left(struct hak_heap *self) {
     struct hak_heap *owner = self->left_mail;
     if (!owner) return;
@@ -80,7 +84,7 @@ static HAK_COLD __attribute__((noreturn)) void given_twice(const struct hak_slab
 
 void hak_given_taken(struct hak_heap *heap, const struct hak_row *row, uint32_t count) {
     hak_given_sum(&heap->given_sum, -hak_given_bytes(count, HAK_BATCH_BYTES / row->block_bytes));
-    if (hak_load_relaxed(&row->slab->settled)) hak_slab_settle(row->slab, 0);
+    if (atomic_load(&row->slab->settled)) hak_slab_settle(row->slab, 0);
 }
 
 /* What is given is free memory that only its owner knows to use, who may wait for long. A thread without a heap has no sum of its own, and

@@ -45,8 +45,9 @@ static size_t sweep_chunk(size_t number, bool all, uint64_t *slabs) {
     return bytes + hak_purge_chunk(number, all);
 }
 
-/* What a thread keeps that came by for two delays already goes back, and what others told it of. */
+/* What a thread keeps that came by for two delays already goes back, and what others told it of; a dead heap's mail is read. */
 static void steal_from_idle(struct hak_heap *heap, void *now_ms) {
+    hak_mail_of_dead(heap);
     if (heap == hak_self || *(uint64_t *)now_ms - hak_load_relaxed(&heap->kept_ms) < 2 * hak_purge_delay_ms()) return;
     hak_kept_steal(heap);
     if (hak_load_relaxed(&heap->letters) != 0 && !hak_heap_is_none(hak_self)) hak_letters_forward(hak_self, heap);
@@ -166,6 +167,7 @@ static bool look_at_given(size_t granule, uint32_t epoch) {
         for (unsigned i = 0; i < class->word_count; i++) count += hak_word_count(hak_load_relaxed(&remote[i]));
         hak_slab_sweep_claimed(slab, true);
         hak_slab_settle(slab, count);
+        if (atomic_load(&slab->mailed) != epoch) hak_slab_settle(slab, 0); /* its owner took it in meanwhile, and may have seen nothing settled */
     }
     hak_slab_unclaim(slab);
     return true;
@@ -198,18 +200,22 @@ static void empty_bins(struct hak_heap *heap) {
     hak_event_pending(heap);
 }
 
+/* It stays in the list: a birth that finds it BUSY waits a moment, one that finds none makes a heap, which stays for ever. */
+static void collect_dead(struct hak_heap *heap, void *context) {
+    (void)context;
+    if (!hak_heap_dead_claim(heap)) return;
+    empty_bins(heap);
+    hak_heap_dead_unclaim(heap);
+}
+
 HAK_COLD size_t hak_heap_collect(struct hak_heap *heap) {
-    enum { AT_ONCE = 64 };
     uint64_t before = hak_load_relaxed(&hak_purge.returned_bytes);
     if (!hak_heap_is_none(heap)) {
         hak_visit_chores(heap);
         empty_bins(heap);
         if (heap->is_survivor) hak_fork_rebuild(heap);
     }
-    struct hak_heap *dead[AT_ONCE];
-    unsigned count = 0;
-    while (count < AT_ONCE && (dead[count] = hak_heap_dead_take()) != NULL) empty_bins(dead[count++]);
-    while (count > 0) hak_heap_dead_give(dead[--count]);
+    hak_heap_each(collect_dead, NULL);
     hak_sweep_all(true);
     return hak_load_relaxed(&hak_purge.returned_bytes) - before;
 }

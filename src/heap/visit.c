@@ -151,16 +151,27 @@ static void *take_from(struct hak_heap *dead, struct hak_heap *heap, unsigned in
     return take_from_partial(heap, index);
 }
 
+struct asked { struct hak_heap *heap; unsigned index; void *block; };
+
+static void ask_dead(struct hak_heap *dead, void *context) {
+    struct asked *asked = context;
+    if (asked->block || !hak_heap_dead_claim(dead)) return;
+    asked->block = take_from(dead, asked->heap, asked->index);
+    hak_heap_dead_unclaim(dead);
+}
+
 /* One is asked; where memory is short all are. */
 static HAK_NOINLINE void *take_from_dead(struct hak_heap *heap, unsigned index) {
-    enum { AT_ONCE = 64 };
-    struct hak_heap *dead[AT_ONCE];
-    unsigned count = 0, most = heap->is_short ? AT_ONCE : 1;
-    void *block = NULL;
-    while (count < most && !block && (dead[count] = hak_heap_dead_take()) != NULL) block = take_from(dead[count++], heap, index);
-    if (block) HAK_COUNT(&heap->counters, visit_dead, 1);
-    while (count > 0) hak_heap_dead_give(dead[--count]);
-    return block;
+    struct asked asked = { heap, index, NULL };
+    struct hak_heap *dead;
+    if (HAK_UNLIKELY(heap->is_short)) {
+        hak_heap_each(ask_dead, &asked);
+    } else if ((dead = hak_heap_dead_first()) != NULL) {
+        asked.block = take_from(dead, heap, index);
+        hak_heap_dead_give(dead);
+    }
+    if (asked.block) HAK_COUNT(&heap->counters, visit_dead, 1);
+    return asked.block;
 }
 
 static void *take_from_new(struct hak_heap *heap, unsigned index) {

@@ -91,6 +91,38 @@ static void key_destructors_allocate_and_free(void)
     EXPECT_SAY(rounds_seen == 500 * PTHREAD_DESTRUCTOR_ITERATIONS, "%d rounds", rounds_seen);
 }
 
+/* Who gives all free memory back looks at the heaps of threads that ended, too: threads that begin meanwhile find them, and make no new
+ * ones, which would stay for ever. */
+static int trim_no_more;
+static void *trim_until_told(void *unused)
+{
+    (void)unused;
+    while (!__atomic_load_n(&trim_no_more, __ATOMIC_ACQUIRE))
+        hak_collect();
+    return NULL;
+}
+static void *allocate_a_little(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 20; i++)
+        free(malloc((size_t)i * 50));
+    return NULL;
+}
+static void threads_begin_while_all_is_given_back(void)
+{
+    pthread_t trimmer, thread;
+    REQUIRE(pthread_create(&trimmer, NULL, trim_until_told, NULL) == 0);
+    uint64_t before = heap_count();
+    int count = getenv("HAK_TEST_EMULATED") ? 100 : 3000;
+    for (int i = 0; i < count; i++) {
+        REQUIRE(pthread_create(&thread, NULL, allocate_a_little, NULL) == 0);
+        pthread_join(thread, NULL);
+    }
+    EXPECT_HEAPS(before, 4);
+    __atomic_store_n(&trim_no_more, 1, __ATOMIC_RELEASE);
+    pthread_join(trimmer, NULL);
+}
+
 /* A thread that uses malloc only after its own end began. */
 static void key_end_first_use(void *unused)
 {
@@ -429,6 +461,7 @@ int main(void)
      * between has it freed again by the child's next thread. */
     RUN(a_key_destructor_may_allocate_in_the_last_round);
     RUN(key_destructors_allocate_and_free);
+    RUN(threads_begin_while_all_is_given_back);
     RUN(the_first_malloc_may_be_in_a_key_destructor);
     RUN(the_first_malloc_may_be_in_the_last_round);
     RUN(the_first_free_may_be_in_the_last_round);

@@ -26,6 +26,11 @@ static void give_many(struct hak_heap *heap, unsigned from, unsigned to) {
     hak_batch_flush(heap);
 }
 
+static void give_one(struct hak_heap *heap, void *block) {
+    block_give(heap, block);
+    hak_batch_flush(heap);
+}
+
 static void stranger_frees_reach_the_owner(void **state) {
     (void)state;
     struct hak_heap *owner = heap_make(), *stranger = heap_make();
@@ -266,6 +271,26 @@ static void the_poster_of_a_dead_heaps_mail_delivers_it_at_its_end(void **state)
     AUDIT();
 }
 
+/* The poster remembers the last one only; the others' mail is the sweep's, when it comes round. */
+static void mail_for_several_dead_heaps_is_read(void **state) {
+    (void)state;
+    enum { HEAPS = 3, CLASS = 18 };
+    struct hak_heap *owner[HEAPS], *stranger = heap_make();
+    void *block[HEAPS];
+    for (unsigned i = 0; i < HEAPS; i++) {
+        owner[i] = heap_make();
+        class_is_common(owner[i], CLASS);
+        block[i] = block_take(owner[i], CLASS);
+    }
+    for (unsigned i = 0; i < HEAPS; i++) heap_end(owner[i]);
+    for (unsigned i = 0; i < HEAPS; i++) give_one(stranger, block[i]);
+    assert_int_equal(live_slabs(CLASS), HEAPS);
+    hak_sweep_all(true);
+    assert_int_equal(live_slabs(CLASS), 0);
+    heap_end(stranger);
+    AUDIT();
+}
+
 /* However many slabs: at most seven wait. */
 static void eight_slabs_of_a_dead_heap_do_not_wait(void **state) {
     (void)state;
@@ -443,6 +468,7 @@ int main(void) {
         cmocka_unit_test(mail_for_an_ended_slab_is_dropped),
         cmocka_unit_test(dead_heaps_mail_is_delivered),
         cmocka_unit_test(the_poster_of_a_dead_heaps_mail_delivers_it_at_its_end),
+        cmocka_unit_test(mail_for_several_dead_heaps_is_read),
         cmocka_unit_test(eight_slabs_of_a_dead_heap_do_not_wait),
         cmocka_unit_test(what_strangers_gave_is_settled_once),
         cmocka_unit_test(mail_that_came_while_a_dead_heap_was_busy_is_delivered_after),
