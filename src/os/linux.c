@@ -120,8 +120,9 @@ int hak_os_unmap(void *address, size_t bytes) {
 /* MAP_FIXED unmaps what is there, and only then do kernels before 6.12 look whether so much may be committed (vm.overcommit_memory 2): a hole
  * in what is ours. So the new mapping is made elsewhere, where a refusal harms nothing, and moved: that commits nothing more. */
 static int map_anew(void *address, size_t bytes) {
-    void *fresh = map(NULL, bytes, PROT_READ | PROT_WRITE, 0);
-    if (!fresh) return -ENOMEM;
+    bool is_large = bytes >= LOCKED_LOOK_BYTES, is_expected = is_large && hak_load_relaxed(&is_locked);
+    void *fresh = map(NULL, bytes, is_expected ? PROT_NONE : PROT_READ | PROT_WRITE, 0);
+    if (!fresh || (is_large && locked_look(fresh, bytes, is_expected) != 0)) return -ENOMEM;
     if (HAK_SYS5(SYS_mremap, fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address) == (long)address) return 0;
     HAK_SYS2(SYS_munmap, fresh, bytes);
     return -ENOMEM;

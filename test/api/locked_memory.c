@@ -123,6 +123,35 @@ static void what_threads_do_not_touch_is_not_there(void)
     EXPECT_SAY(status == 0 || WEXITSTATUS(status) == EXPECT_SKIPPED, "status %#x", (unsigned)status);
 }
 
+/* A block whose pages moved leaves addresses that are mapped anew, which the kernel filled and locked: all that a vector ever grew through
+ * was resident to the end of the process. */
+static void what_realloc_moved_away_from_is_not_there(void)
+{
+    enum { VECTORS = 4, LEAST = 1 << 20, MOST = 32 << 20 };
+    pid_t child = fork();
+    if (child == 0) {
+        char *vector[VECTORS];
+        if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
+            _exit(EXPECT_SKIPPED);
+        for (int i = 0; i < VECTORS; i++)
+            memset(vector[i] = (char *)malloc(LEAST), 1, LEAST);
+        for (size_t bytes = LEAST; bytes < MOST; bytes *= 2)
+            for (int i = 0; i < VECTORS; i++) {
+                vector[i] = (char *)realloc(vector[i], 2 * bytes);
+                REQUIRE(vector[i] != NULL);
+                EXPECT(vector[i][0] == 1 && vector[i][bytes - 1] == 1);
+                memset(vector[i] + bytes, 1, bytes);
+            }
+        for (int i = 0; i < VECTORS; i++)
+            free(vector[i]);
+        malloc_trim(0);
+        EXPECT_SAY(status_kib("VmRSS:") < 40000, "%ld KiB resident", status_kib("VmRSS:"));
+        _exit(expect_failure_count != 0);
+    }
+    int status = child_wait(child, 60);
+    EXPECT_SAY(status == 0 || WEXITSTATUS(status) == EXPECT_SKIPPED, "status %#x", (unsigned)status);
+}
+
 /* What is touched is locked, as the program asked for; and no more once it has taken that back. */
 static void what_is_touched_is_locked_until_the_program_takes_it_back(void)
 {
@@ -193,6 +222,7 @@ int main(void)
     RUN(all_is_locked);
     RUN(all_is_locked_on_touch);
     RUN(what_threads_do_not_touch_is_not_there);
+    RUN(what_realloc_moved_away_from_is_not_there);
     RUN(what_is_touched_is_locked_until_the_program_takes_it_back);
     RUN(the_limit_on_locked_memory_is_a_refusal);
     return EXPECT_RESULT();
