@@ -133,9 +133,10 @@ static void delay_raise(uint64_t now_ms) {
     hak_store_relaxed(&hak_purge.delay_ms, twice < DELAY_MS_MAX ? twice : DELAY_MS_MAX);
 }
 
-/* Bytes a millisecond. The sums may be younger than what was away for a second or more: that cost no more than so much in its time. */
-static uint64_t cost_of(uint64_t soon, uint64_t late, uint64_t sums_ms) {
-    sums_ms += COST_START_MS;
+/* Bytes a millisecond. The sums may be younger than what was away for a second or more: that cost no more than so much in its time. They
+ * may have begun anew by another thread's later clock. */
+static uint64_t cost_of(uint64_t soon, uint64_t late, int64_t since_ms) {
+    uint64_t sums_ms = (since_ms > 0 ? (uint64_t)since_ms : 0) + COST_START_MS;
     return soon / sums_ms + late / (sums_ms > SOON_MS ? sums_ms : SOON_MS);
 }
 
@@ -157,7 +158,7 @@ HAK_COLD void hak_purge_note_retouch(uint64_t bytes, uint32_t stamp) {
         delay_raise(now);
         return;
     }
-    uint64_t soon = again > late ? again - late : 0, cost = cost_of(soon, late, now - hak_load_relaxed(&hak_purge.judged_since_ms));
+    uint64_t soon = again > late ? again - late : 0, cost = cost_of(soon, late, (int64_t)(now - hak_load_relaxed(&hak_purge.judged_since_ms)));
     if (cost < COST_BYTES_MS) return;
     uint64_t wanted = keep_wanted(), held = held_bytes(), worth = (held > HELD_LEAST ? held : HELD_LEAST) / COST_BYTES_MS * cost;
     keep_raise(wanted < worth ? wanted : worth);

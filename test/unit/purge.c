@@ -39,6 +39,20 @@ static void keep_set(uint64_t bytes) {
     hak_store_relaxed(&hak_purge.late_bytes, 0);
 }
 
+/* Another thread began the sums anew, by a clock that it read later: milliseconds below 0, and their number 0 ended the program by SIGFPE. */
+static void sums_may_have_begun_later_than_now(void **state) {
+    (void)state;
+    enum { LATER_MS = 40 };
+    for (unsigned later = 0; later < LATER_MS; later++) {
+        keep_set(0);
+        hak_store_relaxed(&hak_purge.enforced_bytes, 2 * MIB);
+        uint64_t now = hak_os_clock_ms();
+        hak_store_relaxed(&hak_purge.judged_since_ms, now + later);
+        hak_purge_note_retouch(MIB, hak_purge_stamp(false));
+    }
+    keep_set(0);
+}
+
 static void the_bound_is_the_largest_of_three(void **state) {
     (void)state;
     size_t dirty, count = 4096, granule = hak_span_take(count, 1, &dirty); /* 256 MiB */
@@ -407,6 +421,7 @@ static void what_the_kernel_refuses_to_take_stays_counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_may_have_begun_later_than_now),
         cmocka_unit_test(the_bound_is_the_largest_of_three),
         cmocka_unit_test(the_highest_spans_go_first_and_no_more_than_must),
         cmocka_unit_test(of_a_partial_granule_goes_back_what_is_there),
