@@ -19,15 +19,18 @@ hak_atomic_u64 hak_chunk_top;
 
 /* May a chunk have room for least[k] granules in a row? In a window of more than TABLE chunks those a multiple of it apart share
  * a bit. A chunk that the top passed before it was ready has all, until it turns out that it cannot be had. */
-enum { SIZES = 16, TABLE = 1 << 18, GROUP = 64 };
-static const unsigned char least[SIZES] = { 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, HAK_CHUNK_GRANULES };
-static HAK_ALIGNED(2 * HAK_LINE) struct {
+enum { SIZES = 24, EACH = 14, TABLE = 1 << 18, GROUP = 64 };
+/* What spans of one size leave of a chunk must not be one of these and less than that size: of 13, or of 22, granules each chunk left 12, or 20,
+ * and was looked at by each search. */
+static const unsigned char least[SIZES] = { 1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
+                                            13, 14, 16, 18, 20, 21, 22, 24, 32, 40, 48, HAK_CHUNK_GRANULES };
+static HAK_ALIGNED(HAK_LINE) struct {
     hak_atomic_u64 for_least[SIZES];
 } room[TABLE / GROUP];
 
 /* The last of the sizes that `count` granules need at least. */
 static unsigned size_of(size_t count) {
-    unsigned k = count <= 4 ? (unsigned)count - 1 : 4;
+    unsigned k = count <= EACH ? (unsigned)count - 1 : EACH - 1;
     while (k + 1 < SIZES && least[k + 1] <= count) k++;
     return k;
 }

@@ -57,6 +57,26 @@ static void all_room_is_known_after_each_step(void **state) {
     assert_true(is_all_room_known());
 }
 
+/* As many of each size as fit into some chunks: what is left of those leads nobody there. Of 13 granules, and of 22, each malloc looked at all
+ * the heap. */
+static void full_chunks_are_not_looked_at(void **state) {
+    (void)state;
+    enum { CHUNKS = 6, MOST = CHUNKS * HAK_CHUNK_GRANULES };
+    static size_t taken[MOST];
+    for (unsigned count = 1; count <= HAK_CHUNK_GRANULES; count++) {
+        size_t dirty, many = (size_t)(HAK_CHUNK_GRANULES / count) * CHUNKS, looked_at = 0;
+        for (size_t i = 0; i < many; i++) {
+            taken[i] = hak_span_take(count, 1, &dirty);
+            REQUIRE(taken[i] != HAK_NO_GRANULE);
+        }
+        unsigned k = size_of(count);
+        for (size_t number = 0; number <= taken[many - 1] / HAK_CHUNK_GRANULES; number++)
+            looked_at += (hak_load_relaxed(room_word(number, k)) >> number % GROUP & 1) && !hak_word_runs(~hak_load_relaxed(&hak_chunk_at(number)->used), count);
+        if (looked_at > 2) fail_msg("of %u granules: %zu chunks", count, looked_at);
+        for (size_t i = 0; i < many; i++) hak_span_give(taken[i], count, HAK_SPAN_AS_IT_WAS);
+    }
+}
+
 enum { THREADS = 4 };
 static struct span spans[THREADS][SPANS];
 
@@ -112,6 +132,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_rest_of_what_was_taken_again_is_known),
         cmocka_unit_test(all_room_is_known_after_each_step),
+        cmocka_unit_test(full_chunks_are_not_looked_at),
         cmocka_unit_test(all_room_is_known_when_many_were_at_it),
     };
     return cmocka_run_group_tests(tests, start, NULL);
