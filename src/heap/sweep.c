@@ -21,7 +21,7 @@
 
 #include <string.h>
 
-enum { STEP_MS = 20, HAND_ONE = 1 << 16, TICKS = 1 << 21, CHUNKS_PER_100_MS = 64, STEP_CHUNKS = 32, STEP_CHUNKS_MAX = 64,
+enum { STEP_MS = 20, HAND_ONE = 1 << 16, TICKS = 1 << 21, CHUNKS_PER_100_MS = 64, STEP_CHUNKS = 32, STEP_CHUNKS_MAX = 64, PASSED_MAX = 512,
        CLOCK_STEP_MAX = 16 * HAK_VISIT_CLOCK };
 
 static hak_atomic_u64 last_ms, told_ms;
@@ -80,8 +80,12 @@ static HAK_COLD void sweep_step(struct hak_heap *heap, uint64_t now, uint64_t la
     if (way > step) way = step;
     uint64_t before = hak_add(&hand, way), at = before / HAND_ONE, count = (before + way) / HAND_ONE - at, slabs = 0;
     if (top && at / top != (at + count) / top) hak_heap_each(steal_from_idle, &now); /* once round */
-    for (uint64_t i = 0; i < count; i++)
-        if (!is_too_soon((at + i) % top, now, period)) sweep_chunk((at + i) % top, false, &slabs);
+    uint64_t passed = 0; /* a large block that is gone may have left thousands of chunks */
+    for (uint64_t i = 0; i < count; i++) {
+        for (; passed < PASSED_MAX && hak_purge_chunk_is_idle((at + i + passed) % top); passed++) hak_purge_chunk((at + i + passed) % top, false);
+        if (!is_too_soon((at + i + passed) % top, now, period)) sweep_chunk((at + i + passed) % top, false, &slabs);
+    }
+    if (passed) hak_add(&hand, passed * HAND_ONE);
     HAK_COUNT(&heap->counters, sweep_slab, slabs);
     uint64_t told = hak_load_relaxed(&told_ms);
     if (now - told < STEP_MS || !hak_cas(&told_ms, &told, now)) return; /* the hand makes up for lost time */

@@ -152,6 +152,13 @@ bool hak_purge_keep(void);
 /* What is free of these granules goes back. */
 void hak_purge_span(size_t granule, size_t count);
 
+/* No slab is in the chunk, and none of its free granules may be resident: all that hak_purge_chunk() may find is metadata. */
+HAK_INLINE bool hak_purge_chunk_is_idle(size_t number) {
+    if (!hak_unit_ready(number)) return true;
+    struct hak_chunk *chunk = hak_chunk_at(number);
+    return (hak_load_relaxed(&chunk->slabs) | (hak_load_relaxed(&chunk->dirty) & ~hak_load_relaxed(&chunk->used))) == 0;
+}
+
 /* One chunk's free dirty granules: all of them, or those that already were at the last call. */
 size_t hak_purge_chunk(size_t number, bool all);
 

@@ -185,10 +185,12 @@ static void a_round_is_made_up_for_in_steps(void **state) {
     (void)state;
     enum { CHUNKS = 300, AT_MOST = 66 };
     size_t spans[CHUNKS], dirty;
+    hak_options.free_max_mb = 1000;
     for (unsigned i = 0; i < CHUNKS; i++) {
         spans[i] = hak_span_take(HAK_CHUNK_GRANULES, 1, &dirty);
         if (spans[i] == HAK_NO_GRANULE) fail_msg("no address space");
     }
+    for (unsigned i = 0; i < CHUNKS; i++) hak_span_give(spans[i] + HAK_CHUNK_GRANULES - 1, 1, HAK_SPAN_DIRTY); /* there is something to look at */
     delay_is(100);
     struct hak_heap *heap = heap_make();
     chores_for_ms(heap, 50);
@@ -200,8 +202,32 @@ static void a_round_is_made_up_for_in_steps(void **state) {
     assert_in_range(at_once, 1, AT_MOST);
     for (unsigned i = 0; i < 1000 && looked_at_since(start_ms, hak_os_clock_ms()) < CHUNKS; i++) chores_for_ms(heap, 1);
     assert_true(looked_at_since(start_ms, hak_os_clock_ms()) >= CHUNKS);
-    for (unsigned i = 0; i < CHUNKS; i++) hak_span_give(spans[i], HAK_CHUNK_GRANULES, HAK_SPAN_AS_IT_WAS);
+    for (unsigned i = 0; i < CHUNKS; i++) hak_span_give(spans[i], HAK_CHUNK_GRANULES - 1, HAK_SPAN_AS_IT_WAS);
     hak_options.purge_delay_ms = 800;
+    hak_options.free_max_mb = 6;
+    hak_heap_collect(heap);
+    heap_end(heap);
+    AUDIT();
+}
+
+/* After a block of 20 GB had come and gone, pages that became free went back after 63 seconds. */
+static void chunks_in_which_nothing_is_do_not_hold_the_hand_up(void **state) {
+    (void)state;
+    enum { CHUNKS = 4000, MOST_MS = 1500 };
+    size_t dirty, span = hak_span_take((size_t)CHUNKS * HAK_CHUNK_GRANULES, 1, &dirty);
+    if (span == HAK_NO_GRANULE) skip();
+    hak_span_give(span, (size_t)CHUNKS * HAK_CHUNK_GRANULES, HAK_SPAN_AS_IT_WAS);
+    hak_options.free_max_mb = 1000;
+    delay_is(100);
+    struct hak_heap *heap = heap_make();
+    size_t granule = hak_span_take(1, 1, &dirty);
+    hak_span_give(granule, 1, HAK_SPAN_DIRTY);
+    struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
+    unsigned ticks = 0; /* of 20 ms each: a busy machine's time does not count */
+    for (; ticks < MOST_MS / 20 && hak_load_relaxed(&chunk->dirty) >> granule % HAK_CHUNK_GRANULES & 1; ticks++) chores_for_ms(heap, 21);
+    assert_in_range(ticks, 1, MOST_MS / 20 - 1);
+    hak_options.purge_delay_ms = 800;
+    hak_options.free_max_mb = 6;
     heap_end(heap);
     AUDIT();
 }
@@ -275,6 +301,7 @@ int main(void) {
         cmocka_unit_test(nothing_goes_back_before_one_delay),
         cmocka_unit_test(nothing_goes_back_right_after_a_pause),
         cmocka_unit_test(a_round_is_made_up_for_in_steps),
+        cmocka_unit_test(chunks_in_which_nothing_is_do_not_hold_the_hand_up),
         cmocka_unit_test(excess_is_taken_from_slabs_too),
         cmocka_unit_test(no_block_goes_out_on_a_page_that_is_marked_as_returned),
         cmocka_unit_test(a_counter_that_is_set_back_does_not_end_the_sweep),
