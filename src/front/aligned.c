@@ -84,10 +84,9 @@ void hak_check_size(const char *function, const void *block, size_t stated) {
         return;
     }
     size_t block_bytes = found.apart ? hak_front_good(found.bytes) : found.bytes;
-    if (stated > block_bytes / 2) return; /* realloc leaves a block in place down to a half */
-    unsigned exact = stated ? hak_class_of(stated) : 1;
-    if (hak_classes[exact].block_bytes != block_bytes && hak_classes[hak_classes[exact].coarse].block_bytes != block_bytes)
-        hak_misuse_size(function, block, found.bytes, stated);
+    const struct hak_class *exact = &hak_classes[stated ? hak_class_of(stated) : 1];
+    if (exact->block_bytes > block_bytes / 2) return; /* realloc leaves a block in place down to a half; a shortage takes less than twice */
+    if (hak_classes[exact->coarse].block_bytes != block_bytes) hak_misuse_size(function, block, found.bytes, stated);
 }
 
 HAK_NOINLINE void hak_free_sized_slow(void *block, size_t bytes) {

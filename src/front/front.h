@@ -106,7 +106,7 @@ void hak_check_aligned(const char *function, const void *block, size_t align, si
 void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed);
 #define HAK_FRONT_CALLER() __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa()
 /* A visit found no memory: once more after giving back all that is free; sets errno if that does not help. */
-void *hak_front_short(struct hak_heap *heap, unsigned class_index);
+void *hak_front_short(size_t bytes, struct hak_heap *heap, unsigned class_index);
 void *hak_front_aligned(size_t align, size_t bytes);
 void *hak_front_realloc(const char *function, void *block, size_t bytes, const void *address, uintptr_t stack);
 

@@ -96,13 +96,13 @@ void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t
     return large_found(heap, bytes, align, address, stack, zeroed);
 }
 
-void *hak_front_short(struct hak_heap *heap, unsigned class_index) {
+void *hak_front_short(size_t bytes, struct hak_heap *heap, unsigned class_index) {
     void *block = NULL;
     if (!heap->is_short) {
         heap->is_short = 1;
         hak_heap_collect(heap);
         hak_event_relist(heap);
-        block = hak_bin_of(heap, class_index)->word ? NULL : hak_visit_any(hak_classes[class_index].block_bytes, heap, class_index);
+        block = hak_bin_of(heap, class_index)->word ? NULL : hak_visit_any(bytes, heap, class_index);
         heap->is_short = 0;
         return block ? block : out_of_memory();
     }

@@ -81,8 +81,8 @@ HAK_NOINLINE void *hak_borrow_rare(size_t bytes, struct hak_heap *heap, unsigned
 
 /* --- before a page more --- */
 
-/* The caller counts on an alignment where it asks for its multiple (front/aligned.c), and may state a size that is more than half of the block's
- * (hak_check_size): no other class will do. */
+/* The caller counts on an alignment where it asks for its multiple (front/aligned.c), and states a size that hak_check_size() compares: no other
+ * class will do. */
 HAK_NOINLINE void *hak_borrow_before(size_t bytes, struct hak_heap *heap, unsigned index) {
     enum { LEAST_BYTES = 128 };
     uint32_t own = hak_classes[index].block_bytes, most = own + (own / 2 > LEAST_BYTES ? own / 2 : LEAST_BYTES);

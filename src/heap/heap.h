@@ -260,7 +260,7 @@ extern bool (*hak_heap_on_birth)(struct hak_heap *heap);
 /* A block of the class (1 to HAK_CLASS_COUNT - 1), its bin being empty, for a caller who asked for `bytes`: first, for it
  * stays in the register in which malloc has it, and only hooks look at it. When memory is short it is what
  * hak_heap_on_shortage gives, which front/malloc.c sets. */
-extern void *(*hak_heap_on_shortage)(struct hak_heap *heap, unsigned class_index);
+extern void *(*hak_heap_on_shortage)(size_t bytes, struct hak_heap *heap, unsigned class_index);
 void *hak_visit(size_t bytes, struct hak_heap *heap, unsigned class_index);
 /* The same for any class or pool, split or not. */
 void *hak_visit_any(size_t bytes, struct hak_heap *heap, unsigned shelf_index);

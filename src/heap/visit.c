@@ -23,7 +23,7 @@
 #include "heap/hooks.h"
 #include "rules/options.h"
 
-void *(*hak_heap_on_shortage)(struct hak_heap *heap, unsigned class_index);
+void *(*hak_heap_on_shortage)(size_t bytes, struct hak_heap *heap, unsigned class_index);
 hak_heap_slab_function *hak_heap_on_slab;
 HAK_ALIGNED(HAK_LINE) struct hak_hooks hak_hooks;
 char hak_watched_mark[HAK_LINE] HAK_ALIGNED(HAK_LINE);
@@ -232,11 +232,12 @@ static void *take_further(struct hak_heap *heap, unsigned index, enum hak_turn *
     return block;
 }
 
-/* Of a coarser class that hak_borrow_before() may take, whatever it has. */
+/* Of a coarser class, whatever it has: less than twice what the size's own class has, which hak_check_size() lets pass. Aligned as in
+ * hak_borrow_before(). */
 static HAK_COLD void *take_coarser(size_t bytes, struct hak_heap *heap, unsigned *index, enum hak_turn *turn) {
-    uint32_t unaligned = (uint32_t)(bytes & -bytes) - 1;
+    uint32_t unaligned = (uint32_t)(bytes & -bytes) - 1, too_much = hak_classes[*index].block_bytes * 2;
     hak_middle_flush(heap);
-    for (unsigned c = *index + 1; c < HAK_CLASS_COUNT && hak_classes[c].block_bytes < bytes * 2; c++) {
+    for (unsigned c = *index + 1; c < HAK_CLASS_COUNT && hak_classes[c].block_bytes < too_much; c++) {
         if (hak_classes[c].block_bytes & unaligned) continue;
         struct hak_bin *bin = hak_bin_of(heap, c);
         struct hak_row *row = heap->shelf[c].current;
@@ -278,7 +279,7 @@ static HAK_COLD void *take_short(size_t bytes, struct hak_heap *heap, unsigned *
         if (block) *index = pair;
     }
     if (!block && exact < HAK_CLASS_COUNT) block = take_coarser(bytes, heap, index, turn);
-    return block ? block : hak_heap_on_shortage(heap, exact);
+    return block ? block : hak_heap_on_shortage(bytes, heap, exact);
 }
 
 /* A sample is among the blocks that a visit found. Whoever made `ahead` pass its highest is there for ever. */

@@ -49,7 +49,8 @@ static int limited(size_t large, size_t small, size_t align)
 static void smaller_ones_are_to_be_had(char *program)
 {
     static const char *const sizes[][3] = {{"100", "60", "16"}, {"1000", "600", "16"}, {"1000", "520", "16"}, {"3000", "1600", "16"},
-                                           {"4000", "2100", "16"}, {"9000", "5000", "16"}, {"30000", "17000", "16"}, {"2000", "1280", "128"}};
+                                           {"4000", "2100", "16"}, {"9000", "5000", "16"}, {"30000", "17000", "16"}, {"2000", "1280", "128"},
+                                           {"80", "40", "16"}, {"144", "72", "16"}, {"544", "260", "16"}}; /* half and less, but less than twice the class */
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         pid_t child = fork();
         REQUIRE(child >= 0);

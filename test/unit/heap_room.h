@@ -18,7 +18,8 @@ __attribute__((noreturn)) static inline void room_misuse(const char *function, c
     longjmp(room_caught, 1);
 }
 
-static inline void *room_shortage(struct hak_heap *heap, unsigned class_index) {
+static inline void *room_shortage(size_t bytes, struct hak_heap *heap, unsigned class_index) {
+    (void)bytes;
     (void)heap;
     (void)class_index;
     return NULL;
