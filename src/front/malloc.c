@@ -36,6 +36,20 @@ static HAK_COLD void *out_of_memory(void) {
     return NULL;
 }
 
+/* No heap for a thread that has none: once more after giving back all that is free. NULL, too, if nobody will be told of its end: it borrows. */
+static HAK_COLD struct hak_heap *heap_after_collect(void) {
+    if (hak_heap_is_gone(hak_self) || !hak_start()) return NULL;
+    hak_heap_collect(hak_self);
+    return hak_front_heap();
+}
+
+static HAK_COLD struct hak_heap *borrow(void) {
+    struct hak_heap *heap = hak_heap_borrow();
+    if (HAK_LIKELY(heap != NULL)) return heap;
+    hak_heap_collect(hak_self);
+    return hak_heap_borrow();
+}
+
 static void *large_found(struct hak_heap *heap, size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
     size_t count = ((bytes - 1) >> HAK_GRANULE_SHIFT) + 1;
     struct hak_rush *rush = &heap->rush;
@@ -70,18 +84,23 @@ static HAK_NOINLINE void *large_sampled(struct hak_heap *heap, size_t bytes, siz
 
 /* Of a thread whose heap died, or that can have none. */
 static HAK_COLD void *large_borrowing(size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
-    struct hak_heap *heap = hak_heap_borrow();
+    struct hak_heap *heap = borrow();
     if (!heap) return out_of_memory();
     void *block = hak_front_large(bytes, align, address, stack, zeroed);
     hak_heap_give_back(heap);
     return block;
 }
 
+static HAK_COLD void *large_without_heap(size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
+    if (heap_after_collect()) return hak_front_large(bytes, align, address, stack, zeroed);
+    return hak_heap_is_gone(hak_self) ? large_borrowing(bytes, align, address, stack, zeroed) : out_of_memory();
+}
+
 void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
     if (HAK_UNLIKELY(bytes > PTRDIFF_MAX)) return out_of_memory();
     if (HAK_UNLIKELY(hak_heap_is_gone(hak_self))) return large_borrowing(bytes, align, address, stack, zeroed);
     struct hak_heap *heap = hak_front_heap();
-    if (HAK_UNLIKELY(!heap)) return hak_heap_is_gone(hak_self) ? large_borrowing(bytes, align, address, stack, zeroed) : out_of_memory();
+    if (HAK_UNLIKELY(!heap)) return large_without_heap(bytes, align, address, stack, zeroed);
     HAK_COUNT(&heap->counters, large_alloc, 1);
     if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) hak_visit_chores_due(heap);
     void *none = NULL;
@@ -112,17 +131,22 @@ void *hak_front_short(size_t bytes, struct hak_heap *heap, unsigned class_index)
 
 /* Of a thread whose heap died, or that can have none. A signal handler may have filled the bin. */
 static HAK_COLD void *malloc_borrowing(size_t bytes, const void *address, uintptr_t stack) {
-    struct hak_heap *heap = hak_heap_borrow();
+    struct hak_heap *heap = borrow();
     if (!heap) return out_of_memory();
     void *block = hak_malloc_from(bytes, address, stack);
     hak_heap_give_back(heap);
     return block;
 }
 
+static HAK_COLD void *malloc_without_heap(size_t bytes, const void *address, uintptr_t stack) {
+    if (heap_after_collect()) return hak_malloc_from(bytes, address, stack);
+    return hak_heap_is_gone(hak_self) ? malloc_borrowing(bytes, address, stack) : out_of_memory();
+}
+
 static HAK_NOINLINE void *malloc_first(size_t bytes) { /* of a thread; no class is split in its heap yet, or little is lost */
     if (HAK_UNLIKELY(hak_heap_is_gone(hak_self))) return malloc_borrowing(bytes, HAK_FRONT_CALLER());
     struct hak_heap *heap = hak_front_heap();
-    if (HAK_UNLIKELY(!heap)) return hak_heap_is_gone(hak_self) ? malloc_borrowing(bytes, HAK_FRONT_CALLER()) : out_of_memory();
+    if (HAK_UNLIKELY(!heap)) return malloc_without_heap(bytes, HAK_FRONT_CALLER());
     return hak_malloc_inline(bytes, hak_malloc_slow); /* the thread key's own allocation may have filled the bin */
 }
 
