@@ -36,6 +36,15 @@ static HAK_COLD void *out_of_memory(void) {
     return NULL;
 }
 
+/* Memory is not short: so much there never is. */
+static HAK_COLD void *too_much(void) {
+    errno = ENOMEM;
+    return NULL;
+}
+
+/* Nothing that is given back makes room for it. A limit is not asked for: a sandbox may kill for that. The window is less than twice of it. */
+static bool is_too_much(size_t bytes) { return bytes > hak_region.chunk_count * (size_t)HAK_CHUNK_BYTES; }
+
 /* No heap for a thread that has none: once more after giving back all that is free. NULL, too, if nobody will be told of its end: it borrows. */
 static HAK_COLD struct hak_heap *heap_after_collect(void) {
     if (hak_heap_is_gone(hak_self) || !hak_start()) return NULL;
@@ -57,7 +66,8 @@ static void *large_found(struct hak_heap *heap, size_t bytes, size_t align, cons
     if (HAK_LIKELY(!hak_rush_is_on(rush))) hak_kept_make_room(heap, count);
     hak_big_name site = hak_big_site(address, (uint32_t)((heap->stack_top - stack) >> 3), bytes, hak_rush_takes_part(rush, false));
     void *block = hak_large_take(rush, bytes, align, site, zeroed);
-    if (HAK_UNLIKELY(block == NULL)) {
+    bool is_short = block == NULL && !is_too_much(bytes);
+    if (HAK_UNLIKELY(is_short)) {
         hak_heap_collect(heap);
         block = hak_large_take(rush, bytes, align, site, zeroed);
     }
@@ -67,7 +77,7 @@ static void *large_found(struct hak_heap *heap, size_t bytes, size_t align, cons
     }
     *zeroed = true;
     block = hak_outside_take(bytes, align);
-    return block ? block : out_of_memory();
+    return block ? block : is_short ? out_of_memory() : too_much();
 }
 
 /* The sampler wants this one; or nobody samples, and what was asked for since the start goes beyond 64 bits. */
@@ -97,7 +107,7 @@ static HAK_COLD void *large_without_heap(size_t bytes, size_t align, const void 
 }
 
 void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
-    if (HAK_UNLIKELY(bytes > PTRDIFF_MAX)) return out_of_memory();
+    if (HAK_UNLIKELY(bytes > PTRDIFF_MAX)) return too_much();
     if (HAK_UNLIKELY(hak_heap_is_gone(hak_self))) return large_borrowing(bytes, align, address, stack, zeroed);
     struct hak_heap *heap = hak_front_heap();
     if (HAK_UNLIKELY(!heap)) return large_without_heap(bytes, align, address, stack, zeroed);
@@ -402,7 +412,7 @@ static HAK_NOINLINE void *calloc_large(size_t bytes) {
 
 HAK_EXPORT void *calloc(size_t count, size_t each) {
     size_t bytes;
-    if (HAK_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) return out_of_memory();
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) return too_much();
     if (HAK_UNLIKELY(bytes > HAK_SLAB_BLOCK_BYTES_MAX)) return calloc_large(bytes);
     void *block = hak_malloc_from(bytes, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
     return HAK_LIKELY(block != NULL) ? memset(block, 0, bytes) : NULL;
@@ -411,7 +421,7 @@ HAK_EXPORT void *calloc(size_t count, size_t each) {
 /* Not beside realloc, or clang would call that one: a program with a malloc family of its own may have no reallocarray. */
 HAK_EXPORT void *reallocarray(void *block, size_t count, size_t each) {
     size_t bytes;
-    return HAK_LIKELY(!__builtin_mul_overflow(count, each, &bytes)) ? realloc(block, bytes) : out_of_memory();
+    return HAK_LIKELY(!__builtin_mul_overflow(count, each, &bytes)) ? realloc(block, bytes) : too_much();
 }
 
 /* glibc's second names, by which some programs reach past an interposed malloc */

@@ -1,0 +1,88 @@
+/* malloc.c - sizes that can never be had: ENOMEM, and nothing else happens. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "unit/room.h"
+
+#include "front/front.h"
+#include "memory/purge.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+static unsigned shortages;
+static void on_shortage(void) { shortages++; }
+
+static void *(*volatile hidden_malloc)(size_t bytes) = malloc; /* the compiler knows sizes that are too large, and warns */
+static void *(*volatile hidden_calloc)(size_t count, size_t each) = calloc;
+static void *(*volatile hidden_reallocarray)(void *block, size_t count, size_t each) = reallocarray;
+static void *(*volatile hidden_aligned)(size_t align, size_t bytes) = aligned_alloc;
+
+static void *ask(unsigned way) {
+    switch (way) {
+    case 0: return hidden_malloc((size_t)1 << 46);
+    case 1: return hidden_malloc((size_t)PTRDIFF_MAX + 1);
+    case 2: return hidden_calloc((size_t)1 << 40, 100);
+    case 3: return hidden_calloc(SIZE_MAX / 2, 3);
+    case 4: return hidden_reallocarray(NULL, SIZE_MAX / 2, 3);
+    default: return hidden_aligned(1 << 20, (size_t)1 << 46);
+    }
+}
+enum { WAYS = 6 };
+
+/* What the thread keeps for its next blocks goes back when memory is short. */
+static void it_is_refused_and_nothing_goes_back(unsigned way) {
+    enum { COUNT = 4, CALLS = 100 };
+    void *block[COUNT];
+    for (int i = 0; i < COUNT; i++) block[i] = malloc(100000);
+    for (int i = 0; i < COUNT; i++) free(block[i]);
+    uint64_t kept = hak_load_relaxed(&hak_self->kept.bytes), returns = hak_load_relaxed(&hak_purge.return_calls);
+    uint64_t swept = hak_self->counters.n[HAK_C_sweep_slab];
+    assert_true(kept > 0);
+    shortages = 0;
+    for (int i = 0; i < CALLS; i++) {
+        errno = 0;
+        assert_null(ask(way));
+        assert_int_equal(errno, ENOMEM);
+    }
+    assert_int_equal(shortages, 0);
+    assert_int_equal(hak_load_relaxed(&hak_self->kept.bytes), kept);
+    assert_int_equal(hak_load_relaxed(&hak_purge.return_calls), returns);
+    assert_int_equal(hak_self->counters.n[HAK_C_sweep_slab], swept);
+}
+
+static void what_can_never_be_had_empties_nothing(void **state) {
+    (void)state;
+    for (unsigned way = 0; way < WAYS; way++) it_is_refused_and_nothing_goes_back(way);
+}
+
+/* What the window could hold, and the kernel refuses. */
+static void what_is_not_to_be_had_now_is_a_shortage(void **state) {
+    (void)state;
+    struct rlimit before, limit;
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    limit = before;
+    limit.rlim_cur = (rlim_t)1 << 30;
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    shortages = 0;
+    errno = 0;
+    assert_null(hidden_malloc((size_t)1 << 30));
+    assert_int_equal(errno, ENOMEM);
+    assert_int_equal(shortages, 1);
+    assert_int_equal(hak_load_relaxed(&hak_self->kept.bytes), 0);
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_can_never_be_had_empties_nothing),
+        cmocka_unit_test(what_is_not_to_be_had_now_is_a_shortage),
+    };
+    free(malloc(1));
+    hak_store_release(&hak_hooks.shortage, on_shortage);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
