@@ -17,6 +17,7 @@ enum {
     LIMITED_SHIFT_ENOUGH = 36, /* under RLIMIT_AS rather a smaller window than none */
     PIECE_GRANULES = 4,        /* 256 KiB */
     GROWTH_CHUNKS_MAX = 8,     /* data is mapped in steps that double up to here */
+    PROBED_MORE_THAN = 8,      /* chunks; 1 MiB of metadata for so many */
     CHUNKS_MAX = 1 << 18 << 4, /* of 16 TiB */
 };
 
@@ -59,14 +60,34 @@ static enum hak_ready ready_after(int result) {
     return result == 0 ? HAK_READY : result == -EEXIST || result == -EBUSY ? HAK_READY_ELSEWHERE : HAK_READY_REFUSED;
 }
 
-static enum hak_ready units_map(size_t unit, size_t count) {
-    size_t taken = 0;
+HAK_INLINE int meta_map(size_t unit, size_t count) {
+    void *meta = (void *)hak_unit_meta(unit);
+    int result = hak_os_map_at(meta, count * hak_region.unit_meta_bytes);
+    if (result == 0 && (result = map_records(unit, count)) != 0) hak_os_unmap(meta, count * hak_region.unit_meta_bytes);
+    return result;
+}
+
+/* Of a long run the bytes come first, for a moment: where the kernel refuses them, what would describe them does not stay behind. Nobody
+ * else maps in units that this thread has taken. The last chunk is needed in part. */
+static HAK_COLD HAK_NOINLINE int meta_map_probing(size_t unit, size_t count, size_t chunk, size_t chunks) {
+    void *data = hak_granule_address(chunk * HAK_CHUNK_GRANULES);
+    size_t bytes = (chunks - 1) * HAK_CHUNK_BYTES + HAK_GRANULE_BYTES;
+    int probed = hak_os_map_at(data, bytes), result;
+    if (probed != 0 && probed != -EEXIST) return probed;
+    result = meta_map(unit, count);
+    if (probed == 0) hak_os_unmap(data, bytes);
+    return result;
+}
+
+/* For the chunks from `chunk` to `end`. */
+static enum hak_ready units_map(size_t unit, size_t count, size_t chunk, size_t end) {
+    size_t taken = 0, from = unit << hak_region.unit_shift, to = (unit + count) << hak_region.unit_shift;
+    if (from < chunk) from = chunk;
+    if (to > end) to = end;
     while (taken < count && take_state(&units[unit + taken])) taken++;
     int result = -EBUSY;
     if (taken == count) {
-        void *meta = (void *)hak_unit_meta(unit);
-        result = hak_os_map_at(meta, count * hak_region.unit_meta_bytes);
-        if (result == 0 && (result = map_records(unit, count)) != 0) hak_os_unmap(meta, count * hak_region.unit_meta_bytes);
+        result = to - from > PROBED_MORE_THAN ? meta_map_probing(unit, count, from, to - from) : meta_map(unit, count);
         if (result == 0) window_reaches(unit + count);
     }
     for (size_t i = 0; i < taken; i++) hak_store_release(&units[unit + i], state_after(result, count));
@@ -94,7 +115,7 @@ HAK_COLD enum hak_ready hak_region_make_ready(size_t chunk, size_t count) {
         }
         size_t run = 1;
         while (unit + run < unit_end && hak_load_relaxed(&units[unit + run]) == HAK_PART_NONE) run++;
-        enum hak_ready ready = units_map(unit, run);
+        enum hak_ready ready = units_map(unit, run, chunk, end);
         if (ready != HAK_READY) return ready;
     }
     if (hak_region.is_limited) return HAK_READY;

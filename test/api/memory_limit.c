@@ -243,6 +243,29 @@ static void work_under_data_limit(size_t bytes)
 }
 static void a_limit_of_data_counts_as_well(void) { in_child(work_under_data_limit, (size_t)100 << 20); }
 
+/* What would describe the block stayed mapped: 33 MiB, of which a page each 4 MiB was resident. */
+static void refuse_a_large_block(void)
+{
+    size_t before = address_space_bytes(), after;
+    for (int i = 0; i < 3; i++) {
+        errno = 0;
+        EXPECT(malloc((size_t)1022 << 20) == NULL && errno == ENOMEM);
+    }
+    after = address_space_bytes();
+    EXPECT_SAY(after < before + ((size_t)4 << 20), "%zu bytes, then %zu", before, after);
+    char *less = (char *)malloc((size_t)900 << 20);
+    EXPECT(less != NULL);
+    free(less);
+}
+static void work_in_1_gib(size_t unused)
+{
+    (void)unused;
+    limit_set((size_t)1 << 30);
+    execl("/proc/self/exe", "memory_limit", "refused", (char *)NULL);
+    _exit(126);
+}
+static void what_is_refused_leaves_nothing_behind(void) { in_child(work_in_1_gib, 0); }
+
 static void work_with_late_limit(size_t size)
 {
     free(malloc(1));
@@ -286,6 +309,10 @@ int main(int argument_count, char **arguments)
         many_threads_hold_little();
         return EXPECT_RESULT();
     }
+    if (argument_count > 1 && strcmp(arguments[1], "refused") == 0) {
+        refuse_a_large_block();
+        return EXPECT_RESULT();
+    }
     if (argument_count > 1 && strcmp(arguments[1], "wide") == 0) {
         size_t count = 0, wanted = (size_t)80 << 10; /* of 1 MiB, untouched */
         while (count < wanted && malloc((size_t)1 << 20) != NULL)
@@ -298,6 +325,7 @@ int main(int argument_count, char **arguments)
         return EXPECT_RESULT();
     }
     RUN(every_block_size_ends_in_enomem_and_recovers);
+    RUN(what_is_refused_leaves_nothing_behind);
     RUN(threads_that_exhaust_memory_together_recover);
     RUN(a_program_starts_and_works_in_64_mib);
     RUN(a_wide_limit_ends_nothing_before_it);
