@@ -232,29 +232,36 @@ static void *take_further(struct hak_heap *heap, unsigned index, enum hak_turn *
     return block;
 }
 
+/* What a class or pool has, without a page more for it. A block of its bin is no turn: the index stays. */
+static HAK_COLD void *take_there(struct hak_heap *heap, unsigned c, unsigned *index, enum hak_turn *turn) {
+    struct hak_bin *bin = hak_bin_of(heap, c);
+    uint64_t word = bin->word;
+    if (word != 0) {
+        bin->word = word & (word - 1);
+        return bin->base + hak_word_first(word) * (size_t)hak_classes[c].block_bytes;
+    }
+    void *block = hak_shelf_of(heap, c)->current ? take_from_strangers(heap, c) : NULL;
+    if (!block && (block = take_from_partial(heap, c)) != NULL) *turn = HAK_TURN_PARTIAL;
+    if (block) *index = c;
+    return block;
+}
+
 /* Of a coarser class, whatever it has: less than twice what the size's own class has, which hak_check_size() lets pass. Aligned as in
  * hak_borrow_before(). */
 static HAK_COLD void *take_coarser(size_t bytes, struct hak_heap *heap, unsigned *index, enum hak_turn *turn) {
     uint32_t unaligned = (uint32_t)(bytes & -bytes) - 1, too_much = hak_classes[*index].block_bytes * 2;
+    void *block = NULL;
     hak_middle_flush(heap);
-    for (unsigned c = *index + 1; c < HAK_CLASS_COUNT && hak_classes[c].block_bytes < too_much; c++) {
-        if (hak_classes[c].block_bytes & unaligned) continue;
-        struct hak_bin *bin = hak_bin_of(heap, c);
-        struct hak_row *row = heap->shelf[c].current;
-        uint64_t word = bin->word;
-        bool claimed;
-        void *block = NULL;
-        if (word != 0) {
-            bin->word = word & (word - 1);
-            return bin->base + hak_word_first(word) * (size_t)hak_classes[c].block_bytes;
-        }
-        if (row) block = take(heap, row, &claimed);
-        if (!block && (block = take_from_partial(heap, c)) != NULL) *turn = HAK_TURN_PARTIAL;
-        if (!block) continue;
-        *index = c;
-        return block;
-    }
-    return NULL;
+    for (unsigned c = hak_class_plain(*index) + 1; !block && c < HAK_CLASS_COUNT && hak_classes[c].block_bytes < too_much; c++)
+        if (!(hak_classes[c].block_bytes & unaligned)) block = take_there(heap, c, index, turn);
+    return block;
+}
+
+/* Of a class the pool may have free blocks, and of a pool the class, split or not. */
+static HAK_COLD void *take_sibling(struct hak_heap *heap, unsigned *index, enum hak_turn *turn) {
+    unsigned c = hak_class_plain(*index);
+    if (c > HAK_SMALL_CLASS_MAX || !hak_load_acquire(&heap->pools)) return NULL;
+    return take_there(heap, *index == c ? hak_pool_of(c) : c, index, turn);
 }
 
 /* No more memory. Of a class that another one serves there may be free blocks in slabs of its own, or room for a smaller slab; of one that
@@ -278,7 +285,8 @@ static HAK_COLD void *take_short(size_t bytes, struct hak_heap *heap, unsigned *
         block = take_further(heap, pair, turn);
         if (block) *index = pair;
     }
-    if (!block && exact < HAK_CLASS_COUNT) block = take_coarser(bytes, heap, index, turn);
+    if (!block) block = take_sibling(heap, index, turn);
+    if (!block) block = take_coarser(bytes, heap, index, turn);
     return block ? block : hak_heap_on_shortage(bytes, heap, exact);
 }
 

@@ -16,8 +16,10 @@
 
 #include <malloc.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -146,6 +148,55 @@ static void two_sites_are_told_apart(void **state) {
     free(b);
     free(aligned);
     split_here(0);
+}
+
+/* --- no memory --- */
+
+enum { MOST = 1 << 19, ROOM_BYTES = 16 << 20 };
+static void *filled[MOST];
+
+static size_t address_space_bytes(void) {
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_true(file && fscanf(file, "%ld", &pages) == 1);
+    fclose(file);
+    return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* One is filled until there is no memory, half of it is freed, and the other asked for as much. */
+static void fill_one_and_ask_the_other(bool is_long) {
+    struct rlimit before, limit;
+    size_t count = 0, freed = 0, again = 0;
+    sites_set(is_long ? ~UINT64_C(0) : 0);
+    split_here(UINT64_C(1) << 5);
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    limit = before;
+    limit.rlim_cur = address_space_bytes() + ROOM_BYTES;
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    while (count < MOST && (filled[count] = site_a(96)) != NULL) count++;
+    for (size_t i = 0; i < count; i += 2, freed++) {
+        free(filled[i]);
+        filled[i] = NULL;
+    }
+    sites_set(is_long ? 0 : ~UINT64_C(0));
+    hak_pool_look(hak_self);
+    while (again < freed && (filled[2 * again] = site_a(96)) != NULL) again++;
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_true(count > 10000 && count < MOST);
+    if (again + freed / 100 < freed) fail_msg("%zu of %zu", again, freed);
+    for (size_t i = 0; i < count; i++) free(filled[i]);
+    sites_set(0);
+    split_here(0);
+}
+
+static void what_is_free_in_one_serves_the_other_when_memory_is_short(void **state) {
+    (void)state;
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    skip(); /* they map as they like */
+#endif
+    the_class_has_slabs(96);
+    fill_one_and_ask_the_other(true);
+    fill_one_and_ask_the_other(false);
 }
 
 /* --- random work, while classes are split and joined --- */
@@ -380,6 +431,7 @@ int main(void) {
         cmocka_unit_test(marked_sites_have_their_own_slabs),
         cmocka_unit_test(zero_bytes_of_a_split_class),
         cmocka_unit_test(two_sites_are_told_apart),
+        cmocka_unit_test(what_is_free_in_one_serves_the_other_when_memory_is_short),
         cmocka_unit_test(splitting_at_any_moment_loses_nothing),
         cmocka_unit_test(counts_are_exact),
         cmocka_unit_test(samples_of_split_classes_weigh_what_they_stand_for),
