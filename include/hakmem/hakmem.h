@@ -120,7 +120,7 @@ struct hak_stats {
     uint64_t counter[64];
 };
 
-/* Fills the first `bytes` bytes of *stats (pass sizeof *stats, so that later versions may append). */
+/* Fills the first `bytes` bytes of *stats (pass sizeof *stats, so that later versions may append); what it does not know is 0. */
 HAKMEM_API void hak_stats_get(struct hak_stats *stats, size_t bytes);
 
 /* The same as a JSON object with a final newline and NUL; like snprintf it writes at most `bytes` and

@@ -134,6 +134,10 @@ static HAK_NOINLINE void stats_fill_part(struct hak_stats *stats, size_t bytes) 
 }
 
 HAK_EXPORT void hak_stats_get(struct hak_stats *stats, size_t bytes) {
-    if (bytes < sizeof *stats) stats_fill_part(stats, bytes);
-    else stats_fill(stats);
+    if (bytes < sizeof *stats) {
+        stats_fill_part(stats, bytes);
+        return;
+    }
+    stats_fill(stats);
+    memset(stats + 1, 0, bytes - sizeof *stats); /* for a caller that knows more: 0 */
 }

@@ -109,6 +109,7 @@ HAK_EXPORT void hak_learn_stats(struct hak_learn_stats *stats, size_t bytes) {
     if (!whole) memset(&all, 0, sizeof all);
     all.version = 1;
     memcpy(stats, &all, bytes < sizeof all ? bytes : sizeof all);
+    if (bytes > sizeof all) memset(stats + 1, 0, bytes - sizeof all); /* for a caller that knows more: 0 */
 }
 
 /* --- JSON --- */

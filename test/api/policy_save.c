@@ -45,6 +45,14 @@ static void the_state_is_readable_and_cut_like_every_struct(void)
     memset(&stats, 0x5a, sizeof stats);
     hak_learn_stats(&stats, 4);
     EXPECT(stats.version == 1 && stats.pid == 0x5a5a5a5a);
+    static union {
+        struct hak_learn_stats stats;
+        unsigned char byte[sizeof(struct hak_learn_stats) + 64];
+    } longer; /* a later version's */
+    memset(&longer, 0xa5, sizeof longer);
+    hak_learn_stats(&longer.stats, sizeof longer);
+    for (size_t i = sizeof stats; i < sizeof longer; i++)
+        EXPECT_SAY(longer.byte[i] == 0, "byte %zu: %#x", i, longer.byte[i]);
 }
 
 int main(void)

@@ -45,6 +45,20 @@ static void classes_ascend_and_add_up(void)
     EXPECT(before.heap_count >= 1 && before.dead_heap_count <= before.heap_count);
 }
 
+/* A program that was built with a later version, of a longer struct. */
+static void what_is_behind_is_zero(void)
+{
+    static union {
+        struct hak_stats stats;
+        unsigned char byte[sizeof(struct hak_stats) + 64];
+    } longer;
+    memset(&longer, 0xa5, sizeof longer);
+    hak_stats_get(&longer.stats, sizeof longer);
+    EXPECT(longer.stats.class_count > 60);
+    for (size_t i = sizeof longer.stats; i < sizeof longer; i++)
+        EXPECT_SAY(longer.byte[i] == 0, "byte %zu: %#x", i, longer.byte[i]);
+}
+
 static uint64_t allocs[HAK_CLASS_COUNT_MAX], frees[HAK_CLASS_COUNT_MAX];
 static uint64_t large_count, large_bytes;
 
@@ -277,6 +291,7 @@ int main(void)
 {
     random_seed("statistics"); /* stdio's buffer is allocated before anything is counted */
     RUN(classes_ascend_and_add_up);
+    RUN(what_is_behind_is_zero);
     RUN(two_readings_without_work_between_are_equal);
     RUN(one_block_at_a_time_is_seen);
     RUN(a_random_workload_is_counted_exactly);
