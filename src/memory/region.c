@@ -222,9 +222,26 @@ static enum hak_ready pieces_of_chunk(struct hak_chunk *chunk, size_t granule, s
     return all;
 }
 
+/* Of many pieces those that would be given first stay mapped when the last is refused. So as much is mapped first, for a moment, beyond the
+ * window's end; what lies there says nothing. */
+static HAK_COLD HAK_NOINLINE bool pieces_may_be_had(size_t granule, size_t count) {
+    size_t missing = 0;
+    for (size_t end = granule + count, part; granule < end; granule += part) {
+        unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
+        part = end - granule < HAK_CHUNK_GRANULES - first ? end - granule : HAK_CHUNK_GRANULES - first;
+        missing += hak_word_count(~hak_load_relaxed(&hak_chunk_at(granule / HAK_CHUNK_GRANULES)->mapped) & hak_word_mask(first, (unsigned)part));
+    }
+    if (missing <= PROBED_MORE_THAN * HAK_CHUNK_GRANULES) return true;
+    void *beyond = hak_granule_address(hak_region.chunk_count * HAK_CHUNK_GRANULES);
+    int result = hak_os_map_at(beyond, missing << HAK_GRANULE_SHIFT);
+    if (result == 0) hak_os_unmap(beyond, missing << HAK_GRANULE_SHIFT);
+    return ready_after(result) != HAK_READY_REFUSED;
+}
+
 HAK_COLD enum hak_ready hak_region_map_pieces(size_t granule, size_t count) {
     enum hak_ready all = HAK_READY;
     if (HAK_LIKELY(!hak_region.is_limited)) return HAK_READY;
+    if (HAK_UNLIKELY(count > PROBED_MORE_THAN * HAK_CHUNK_GRANULES) && !pieces_may_be_had(granule, count)) return HAK_READY_REFUSED;
     for (size_t end = granule + count; granule < end;) {
         size_t number = granule / HAK_CHUNK_GRANULES, stop = (number + 1) * HAK_CHUNK_GRANULES;
         if (stop > end) stop = end;

@@ -10,6 +10,7 @@
 #include "expect.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 static void limit_set(size_t bytes)
@@ -256,6 +257,13 @@ static void refuse_a_large_block(void)
     char *less = (char *)malloc((size_t)900 << 20);
     EXPECT(less != NULL);
     free(less);
+    malloc_trim(0);
+    /* nor of its bytes those that came before the last */
+    EXPECT(mmap(NULL, (size_t)500 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+    before = address_space_bytes();
+    EXPECT(malloc((size_t)900 << 20) == NULL);
+    after = address_space_bytes();
+    EXPECT_SAY(after < before + ((size_t)4 << 20), "%zu bytes, then %zu", before, after);
 }
 static void work_in_1_gib(size_t unused)
 {
