@@ -108,6 +108,8 @@ void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t
 /* A visit found no memory: once more after giving back all that is free; sets errno if that does not help. */
 void *hak_front_short(size_t bytes, struct hak_heap *heap, unsigned class_index);
 void *hak_front_aligned(size_t align, size_t bytes);
+/* A large block to another large size in place, or by moving its pages, to a granule's start: NULL if neither can be, and it is as it was. */
+void *hak_front_resize(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes);
 void *hak_front_realloc(const char *function, void *block, size_t bytes, const void *address, uintptr_t stack);
 
 #endif

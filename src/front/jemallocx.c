@@ -13,6 +13,7 @@
 
 #include "hakmem/hakmem.h"
 
+#include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,28 +37,51 @@ static void *block_new(size_t bytes, size_t align, const void *address, uintptr_
     return align > 16 ? hak_front_aligned(align, bytes) : hak_malloc_from(bytes, address, stack);
 }
 
+/* Fresh pages are not written. */
+static void *large_zeroed(size_t bytes, size_t align, const void *address, uintptr_t stack) {
+    bool zeroed;
+    bytes = hak_front_good(bytes);
+    void *block = hak_front_large(bytes, align, address, stack, &zeroed);
+    if (block && !zeroed) hak_large_clear(hak_granule_at(hak_granule_of(block)), bytes);
+    return block;
+}
+
 HAK_EXPORT void *mallocx(size_t bytes, int flags) {
-    if (flags & ZERO && bytes > HAK_SLAB_BLOCK_BYTES_MAX && align_of(flags) <= 16)
-        return calloc(1, bytes > PTRDIFF_MAX ? bytes : hak_front_good(bytes)); /* a jump: of our caller; fresh pages are not written */
+    if (flags & ZERO && bytes > HAK_SLAB_BLOCK_BYTES_MAX && bytes_good(bytes, align_of(flags)))
+        return large_zeroed(bytes, align_of(flags) <= 16 ? 1 : align_of(flags), __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
     void *block = block_new(bytes, align_of(flags), __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
     return block && flags & ZERO ? memset(block, 0, hak_usable_size(block)) : block;
 }
 
+/* As realloc does: in place, by moving pages, or copied; where there is no memory for a smaller block the old one serves. */
+static void *aligned_again(struct hak_found found, void *block, size_t bytes, size_t align) {
+    bool is_aligned = ((uintptr_t)block & (align - 1)) == 0;
+    if (is_aligned && found.large && align <= HAK_GRANULE_BYTES && bytes > HAK_SLAB_BLOCK_BYTES_MAX && bytes <= PTRDIFF_MAX) {
+        void *resized = hak_front_resize(found.record, block, found.bytes, bytes);
+        if (resized) return resized;
+    } else if (is_aligned && bytes > found.bytes / 2 && (bytes <= found.bytes || hak_expand(block, bytes))) {
+        return block;
+    }
+    int saved = errno;
+    void *fresh = hak_front_aligned(align, bytes);
+    if (fresh) {
+        memcpy(fresh, block, found.bytes < bytes ? found.bytes : bytes);
+        free(block);
+    } else if (is_aligned && bytes <= found.bytes) {
+        errno = saved;
+        hak_store_relaxed(&hak_realloc_stayed, 1);
+        return block;
+    }
+    return fresh;
+}
+
 /* What the block has more than before is zeroed where that is asked for. On failure NULL, and the block is as it was. */
 HAK_EXPORT void *rallocx(void *block, size_t bytes, int flags) {
-    size_t before = hak_find("rallocx", block).bytes, align = align_of(flags);
+    struct hak_found found = hak_find("rallocx", block);
+    size_t before = found.bytes, align = align_of(flags);
     void *fresh;
-    if (align <= 16) {
-        fresh = hak_front_realloc("rallocx", block, bytes ? bytes : 1, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
-    } else if (((uintptr_t)block & (align - 1)) == 0 && bytes <= before && bytes > before / 2) {
-        fresh = block;
-    } else {
-        fresh = hak_front_aligned(align, bytes);
-        if (fresh) {
-            memcpy(fresh, block, before < bytes ? before : bytes);
-            free(block);
-        }
-    }
+    if (align <= 16) fresh = hak_front_realloc("rallocx", block, bytes ? bytes : 1, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
+    else fresh = aligned_again(found, block, bytes, align);
     size_t now = fresh && flags & ZERO ? hak_usable_size(fresh) : 0, kept = before < bytes ? before : bytes;
     if (now > kept && fresh != block) memset((char *)fresh + kept, 0, now - kept);
     else if (now > before) memset((char *)fresh + before, 0, now - before);

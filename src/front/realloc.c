@@ -43,14 +43,19 @@ static void *resize_in_place_or_move(struct hak_granule *record, void *block, si
     return moved;
 }
 
+void *hak_front_resize(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
+    uint32_t (*lift)(void *) = HAK_HOOK(large_lift);
+    uint32_t lifted = HAK_UNLIKELY(lift != NULL) ? lift(block) : 0;
+    void *resized = resize_in_place_or_move(record, block, old_bytes, bytes);
+    if (HAK_UNLIKELY(lift != NULL))
+        HAK_HOOK(large_lay)(hak_self, lifted, resized ? resized : block, old_bytes, resized ? bytes : old_bytes);
+    return resized;
+}
+
 static void *resize_large(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes, const void *address,
                           uintptr_t stack) {
     if (bytes > HAK_SLAB_BLOCK_BYTES_MAX) {
-        uint32_t (*lift)(void *) = HAK_HOOK(large_lift);
-        uint32_t lifted = HAK_UNLIKELY(lift != NULL) ? lift(block) : 0;
-        void *resized = resize_in_place_or_move(record, block, old_bytes, bytes);
-        if (HAK_UNLIKELY(lift != NULL))
-            HAK_HOOK(large_lay)(hak_self, lifted, resized ? resized : block, old_bytes, resized ? bytes : old_bytes);
+        void *resized = hak_front_resize(record, block, old_bytes, bytes);
         if (resized) return resized;
     }
     void *fresh = copy_to_new(block, old_bytes, bytes, address, stack);

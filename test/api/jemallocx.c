@@ -1,0 +1,104 @@
+/* jemallocx.c - jemalloc's calls for aligned blocks: a large one grows without a copy, is zero without being written, and shrinks also where
+ * memory is short.
+ *
+ * Owns:   a child that execs itself under RLIMIT_AS.
+ * Method: a copy and a block that is written show in page faults. What else these calls do, test/preload/jemalloc.py compares with jemalloc.
+ *
+ * ctest: native
+ */
+#include "expect.h"
+
+#include <sys/resource.h>
+
+/* a static library has none of them */
+__attribute__((weak)) extern void *mallocx(size_t bytes, int flags);
+__attribute__((weak)) extern void *rallocx(void *block, size_t bytes, int flags);
+
+enum { PAGE_LG = 12, ZERO = 0x40, LARGE = 64 << 20, FAULTS_MAX = 1000, LIMIT = 64 << 20 };
+
+static long faults(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_minflt;
+}
+
+static void a_large_aligned_block_is_zero_without_being_written(void)
+{
+    long before = faults();
+    char *block = (char *)mallocx(LARGE, PAGE_LG | ZERO);
+    REQUIRE(block != NULL);
+    EXPECT_SAY(faults() - before < FAULTS_MAX, "%ld page faults", faults() - before);
+    for (size_t i = 0; i < LARGE; i += 4096)
+        EXPECT(block[i] == 0);
+    memset(block, 1, LARGE);
+    free(block);
+    block = (char *)mallocx(LARGE, PAGE_LG | ZERO); /* and where it was written before */
+    REQUIRE(block != NULL);
+    for (size_t i = 0; i < LARGE; i += 512)
+        EXPECT(block[i] == 0);
+    free(block);
+}
+
+static void a_large_aligned_block_grows_without_a_copy(void)
+{
+    char *block = (char *)mallocx(LARGE, PAGE_LG), *behind = (char *)malloc(1 << 20);
+    REQUIRE(block != NULL && behind != NULL);
+    memset(block, 7, LARGE);
+    for (size_t bytes = LARGE + (1 << 20); bytes <= LARGE + (4 << 20); bytes += 1 << 20) {
+        long before = faults();
+        block = (char *)rallocx(block, bytes, PAGE_LG);
+        REQUIRE(block != NULL && (uintptr_t)block % 4096 == 0 && malloc_usable_size(block) >= bytes);
+        EXPECT_SAY(faults() - before < FAULTS_MAX, "%ld page faults for %zu bytes", faults() - before, bytes);
+    }
+    for (size_t i = 0; i < LARGE; i += 512)
+        EXPECT(block[i] == 7);
+    free(block);
+    free(behind);
+}
+
+static int limited(void)
+{
+    static const size_t sizes[] = {1u << 20, 60000, 32768, 16384, 8192, 4096, 1024};
+    char *large = (char *)mallocx(100000, PAGE_LG), *small = (char *)mallocx(30000, PAGE_LG);
+    REQUIRE(large != NULL && small != NULL);
+    memset(large, 3, 100000);
+    memset(small, 4, 30000);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        while (malloc(sizes[i]) != NULL)
+            continue;
+    errno = 77;
+    large = (char *)rallocx(large, 5000, PAGE_LG);
+    small = (char *)rallocx(small, 4000, PAGE_LG);
+    REQUIRE(large != NULL && small != NULL);
+    EXPECT(errno == 77 && large[4999] == 3 && small[3999] == 4);
+    EXPECT(rallocx(small, 1 << 20, PAGE_LG) == NULL && errno == ENOMEM && small[3999] == 4);
+    return expect_failure_count != 0;
+}
+
+static void one_that_cannot_become_smaller_stays(void)
+{
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        struct rlimit limit = {LIMIT, LIMIT};
+        setrlimit(RLIMIT_AS, &limit);
+        execl("/proc/self/exe", "jemallocx", "limited", (char *)NULL);
+        _exit(99);
+    }
+    int status = child_wait(child, 60);
+    EXPECT_SAY(status == 0, "status %#x", (unsigned)status);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
+    if (mallocx == NULL || rallocx == NULL)
+        return EXPECT_SKIPPED;
+    if (argc > 1)
+        _exit(limited());
+    RUN(a_large_aligned_block_is_zero_without_being_written);
+    RUN(a_large_aligned_block_grows_without_a_copy);
+    RUN(one_that_cannot_become_smaller_stays);
+    return EXPECT_RESULT();
+}
