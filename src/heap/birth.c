@@ -10,6 +10,7 @@
  * Rejected:  orphan lists of slabs per class: ABA, lists lost with a thread, mail to the wrong heap.
  */
 #include "heap/borrow.h"
+#include "heap/hooks.h"
 #include "heap/kept.h"
 
 #include "memory/purge.h"
@@ -219,6 +220,8 @@ static hak_atomic_u32 look_in = 64, looking; /* heaps still to be made before th
 void hak_heap_new_process(void) {
     hak_store_relaxed(&process, 0);
     dead_void();
+    void (*on_fork)(void) = HAK_HOOK(forked);
+    if (HAK_LIKELY(on_fork != NULL)) on_fork();
 }
 
 void hak_heap_unstamp(struct hak_heap *heap) {

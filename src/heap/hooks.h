@@ -24,6 +24,7 @@ struct hak_hooks {
     void *(*_Atomic kept)(size_t bytes, struct hak_heap *heap, unsigned class_index, void *block);
     /* Once per 20 ms of a process that visits, at the most. */
     void (*_Atomic tick)(struct hak_heap *heap, uint64_t now_ms);
+    void (*_Atomic forked)(void); /* in a forked child, before anything else is done there */
     /* hak_heap.large_ahead went past the highest: instead of a large block one of theirs, or NULL; then the block that was
      * handed out, perhaps outside the window. */
     void *(*_Atomic large_apart)(struct hak_heap *heap, size_t bytes, size_t align, bool *zeroed);

@@ -154,7 +154,8 @@ struct hak_geometry {
 };
 
 /* Written from outside. The writer sets the fields, then `request` to a number that is not `seen`; a visit takes the request,
- * and sets `seen` to it and `result`. Requests that find request != seen wait for that one first. */
+ * and sets `seen` to it and `result`. Requests that find request != seen wait for that one first. A forked child takes none that waits in
+ * its parent (ECANCELED), and does not go on with a recording that was started here: only with HAKMEM_RECORD's. */
 enum hak_control_command {
     HAK_CONTROL_NONE,
     HAK_CONTROL_START,   /* rate_bytes (0: the option's) */

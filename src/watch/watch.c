@@ -3,7 +3,7 @@
  * The control word (published.h) is looked at once per 20 ms of a process that visits. A dump on request is written by
  * the thread that finds it.
  *
- * Threads:   whoever has the tick; the end.
+ * Threads:   whoever has the tick; a forked child's first step; the end.
  */
 #include "watch/watch.h"
 
@@ -110,6 +110,19 @@ static void control_look(void) {
     __atomic_store_n(&control->seen, request, __ATOMIC_RELEASE);
 }
 
+/* What another process asked for is its parent's alone: who began a recording there ends it there, and a request that waits was not meant for
+ * this one. What HAKMEM_RECORD asked for goes on. It only reads, where nothing is to be done: each page that is written here is a fault in
+ * every child. */
+static HAK_COLD void on_fork(void) {
+    struct hak_control *control = &hakmem_published.control;
+    uint32_t request = __atomic_load_n(&control->request, __ATOMIC_RELAXED);
+    if (HAK_UNLIKELY(request != control->seen)) {
+        __atomic_store_n(&control->result, -ECANCELED, __ATOMIC_RELAXED);
+        __atomic_store_n(&control->seen, request, __ATOMIC_RELEASE);
+    }
+    if (HAK_UNLIKELY(rate_asked && !hak_options.record[0])) record(0);
+}
+
 /* --- by itself --- */
 
 static void threshold_look(void) {
@@ -153,6 +166,7 @@ static void on_shortage(void) {
 
 void hak_watch_hang(void) {
     hak_publish_start();
+    hak_store_relaxed(&hak_hooks.forked, on_fork);
     hak_store_release(&hak_hooks.tick, on_tick);
 }
 

@@ -1,0 +1,157 @@
+/* recorded_children.c - a recording that another process asked for is of that process alone; HAKMEM_RECORD's goes on in children.
+ *
+ * Owns:   the control word of this very process, which it writes as another one would.
+ *
+ * ctest: native
+ */
+#include "expect.h"
+
+#include "../../src/watch/published.h"
+
+#include <sys/syscall.h>
+
+extern struct hak_published hakmem_published __attribute__((weak));
+
+enum { RATE = 1024, SECONDS_MAX = 20 };
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void visits_make(void)
+{
+    void *blocks[500];
+    for (int i = 0; i < 500; i++)
+        blocks[i] = malloc(1000 + (size_t)i);
+    for (int i = 0; i < 500; i++)
+        free(blocks[i]);
+}
+
+static void visits_for(double seconds)
+{
+    for (double until = seconds_now() + seconds; seconds_now() < until;)
+        visits_make();
+}
+
+static uint32_t request_make(uint32_t command)
+{
+    struct hak_control *control = &hakmem_published.control;
+    control->command = command;
+    control->rate_bytes = RATE;
+    uint32_t request = control->seen + 1;
+    __atomic_store_n(&control->request, request, __ATOMIC_RELEASE);
+    return request;
+}
+
+/* Its result. */
+static int asked(uint32_t command)
+{
+    uint32_t request = request_make(command);
+    for (double until = seconds_now() + SECONDS_MAX; __atomic_load_n(&hakmem_published.control.seen, __ATOMIC_ACQUIRE) != request;) {
+        if (seconds_now() > until)
+            return -ETIMEDOUT;
+        visits_make();
+    }
+    return hakmem_published.control.result;
+}
+
+static uint64_t samples_of(double seconds)
+{
+    uint64_t before = hakmem_published.samples;
+    visits_for(seconds);
+    return hakmem_published.samples - before;
+}
+
+static pid_t forked(bool is_raw)
+{
+    return is_raw ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
+}
+
+static void ends_well(pid_t child, const char *what)
+{
+    int status;
+    REQUIRE(child > 0 && waitpid(child, &status, 0) == child);
+    EXPECT_SAY(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s: wait status %x", what, (unsigned)status);
+}
+
+/* Of a recording: it is off, nothing is sampled, and it can be had anew. */
+static int is_unrecorded(void)
+{
+    visits_for(0.1);
+    if (hakmem_published.is_on)
+        return 1;
+    if (samples_of(0.1) != 0)
+        return 2;
+    if (asked(HAK_CONTROL_START) != 0 || !hakmem_published.is_on)
+        return 3;
+    return samples_of(0.1) > 0 ? 0 : 4;
+}
+
+static void a_child_is_not_recorded_with_its_parent(void)
+{
+    EXPECT(asked(HAK_CONTROL_START) == 0 && hakmem_published.is_on);
+    for (int raw = 0; raw < 2; raw++) {
+        pid_t child = forked(raw);
+        if (child == 0)
+            _exit(is_unrecorded());
+        ends_well(child, raw ? "clone" : "fork");
+        EXPECT(hakmem_published.is_on && samples_of(0.1) > 0);
+    }
+    EXPECT(asked(HAK_CONTROL_STOP) == 0 && !hakmem_published.is_on);
+}
+
+static void a_request_that_waits_is_the_parents(void)
+{
+    for (int raw = 0; raw < 2; raw++) {
+        visits_for(0.1);
+        uint32_t request = request_make(HAK_CONTROL_START);
+        pid_t child = forked(raw);
+        if (child == 0) {
+            visits_for(0.1);
+            if (hakmem_published.control.seen != request || hakmem_published.control.result != -ECANCELED)
+                _exit(5);
+            _exit(is_unrecorded());
+        }
+        ends_well(child, raw ? "clone" : "fork");
+        visits_for(0.1);
+        EXPECT(hakmem_published.control.seen == request && hakmem_published.control.result == 0 && hakmem_published.is_on);
+        EXPECT(asked(HAK_CONTROL_STOP) == 0);
+    }
+}
+
+static void what_the_environment_began_goes_on(void)
+{
+    for (int raw = 0; raw < 2; raw++) {
+        pid_t child = forked(raw);
+        if (child == 0)
+            _exit(hakmem_published.is_on && samples_of(0.1) > 0 ? 0 : 1);
+        ends_well(child, raw ? "clone" : "fork");
+    }
+}
+
+int main(int count, char **words)
+{
+    if (!&hakmem_published)
+        return EXPECT_SKIPPED;
+    visits_for(0.1);
+    if (count > 1) {
+        RUN(what_the_environment_began_goes_on);
+        return EXPECT_RESULT();
+    }
+    if (hakmem_published.is_on)
+        return EXPECT_SKIPPED; /* this run is recorded itself */
+    RUN(a_child_is_not_recorded_with_its_parent);
+    RUN(a_request_that_waits_is_the_parents);
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("HAKMEM_RECORD", "/dev/null", 1);
+        setenv("HAKMEM_SAMPLE_BYTES", "1024", 1);
+        execl("/proc/self/exe", words[0], "recorded", (char *)NULL);
+        _exit(1);
+    }
+    ends_well(child, "a child that HAKMEM_RECORD is set for");
+    return EXPECT_RESULT();
+}
