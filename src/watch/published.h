@@ -68,6 +68,7 @@ struct hak_live_row {
     uint32_t next;             /* a further sample of the same large block, of its growth: row + 1 */
     uint32_t serial;           /* samples that the thread had made by then */
     uint64_t from_bytes;       /* a sample of growth: the size before */
+    uint32_t tid, spare;       /* of who allocated it, also where the table of threads is full */
 };
 
 struct hak_thread_row {

@@ -126,7 +126,7 @@ struct hak_live_row *hak_record_row(uint32_t number) { return &live[number - 1];
 
 /* --- threads --- */
 
-static uint32_t thread_row(void) {
+static uint32_t thread_row(uint32_t tid) {
     struct hak_published *published = &hakmem_published;
     uint64_t at = __atomic_load_n(&published->threads.used, __ATOMIC_RELAXED);
     do
@@ -137,7 +137,7 @@ static uint32_t thread_row(void) {
     while (!__atomic_compare_exchange_n(&published->threads.used, &at, at + 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     struct hak_thread_row *row = &threads[at];
     hak_row_write_begin(&row->sequence);
-    row->tid = hak_os_tid();
+    row->tid = tid;
     hak_os_thread_name(row->name);
     row->first_ns = hak_os_clock_ns();
     hak_row_write_end(&row->sequence);
@@ -202,7 +202,7 @@ static void sums_alloc(struct hak_stack_row *stack, struct hak_thread_row *threa
     ADD(hakmem_published.samples, 1);
 }
 
-static void row_write(struct hak_live_row *row, const struct hak_sample *sample, uint32_t serial, size_t from_bytes) {
+static void row_write(struct hak_live_row *row, const struct hak_sample *sample, const struct hak_watch *watch, size_t from_bytes) {
     hak_row_write_begin(&row->sequence);
     row->state = 1;
     row->stack = sample->stack;
@@ -219,7 +219,8 @@ static void row_write(struct hak_live_row *row, const struct hak_sample *sample,
     row->class_index = sample->class_index;
     row->guarded = sample->is_guarded;
     row->next = 0;
-    row->serial = serial;
+    row->serial = watch->serial;
+    row->tid = watch->tid;
     row->from_bytes = from_bytes;
     hak_row_write_end(&row->sequence);
 }
@@ -232,19 +233,21 @@ uint32_t hak_record_alloc(struct hak_heap *heap, struct hak_watch *watch, struct
     sample->call = call.address;
     struct hak_caller caller = { (const void *)call.address, call.stack };
     sample->key = hak_caller_key(caller, heap->stack_top, sample->class_index);
-    if (!watch->thread) watch->thread = thread_row();
+    if (!watch->tid) watch->tid = hak_os_tid();
+    if (!watch->thread) watch->thread = thread_row(watch->tid);
     else if (watch->serial % 64 == 0) thread_name_again(&threads[watch->thread]);
     sample->thread = watch->thread;
     sample->birth_ns = hak_os_clock_ns();
     uint64_t bytes = weighted(sample->weight, sample->requested_bytes);
     sample->birth_bytes = ADD(hakmem_published.alloc_bytes, bytes);
-    uint32_t serial = ++watch->serial, number = row_take();
+    watch->serial++;
+    uint32_t number = row_take();
     if (!number) {
         ADD(hakmem_published.lost_live, 1);
         ADD(hakmem_published.lost_bytes, bytes);
         return 0;
     }
-    row_write(hak_record_row(number), sample, serial, from_bytes);
+    row_write(hak_record_row(number), sample, watch, from_bytes);
     hak_add(&live_bytes, (int64_t)bytes);
     sums_alloc(hak_stack_row_at(sample->stack), &threads[sample->thread], sample, from_bytes != 0);
     observers_tell(0, heap, sample);
@@ -291,8 +294,8 @@ uint32_t hak_record_free(struct hak_heap *heap, uint32_t number, bool known) {
     sample.age_ns = hak_os_clock_ns() - row->birth_ns;
     sample.age_bytes = __atomic_load_n(&hakmem_published.alloc_bytes, __ATOMIC_RELAXED) - row->birth_bytes;
     sample.thread_freed = is_here ? watch->thread : 0;
-    sample.is_temporary = sample.thread && sample.thread == sample.thread_freed &&
-                          (serial == watch->serial || sample.age_ns < HAK_TEMPORARY_NS);
+    bool is_same = is_here && row->tid && row->tid == watch->tid; /* not by their rows: threads may be more than the table has */
+    sample.is_temporary = is_same && (serial == watch->serial || sample.age_ns < HAK_TEMPORARY_NS);
     hak_row_write_begin(&row->sequence);
     row->state = 0;
     row->block = 0;

@@ -92,7 +92,7 @@ static void thread_look(struct hak_watch *watch) {
     if (HAK_LIKELY(watch->thread_pointer == pointer && watch->epoch == epoch)) return;
     watch->thread_pointer = pointer;
     watch->epoch = epoch;
-    watch->thread = 0;
+    watch->thread = watch->tid = 0;
     watch->bounds = (struct hak_stack_bounds){ 0, 0 };
 }
 

@@ -16,6 +16,7 @@ struct hak_watch {
     uint32_t epoch;        /* and thread_pointer: whom thread and bounds are of */
     uintptr_t thread_pointer;
     uint32_t thread;       /* row in the table of threads */
+    uint32_t tid;          /* the thread's number; 0: not asked yet */
     uint32_t serial;       /* samples that the thread made */
     uint32_t busy;         /* the fork epoch: a sample is being taken, whatever is allocated meanwhile is not one; else 0 */
     uint64_t busy_ns;      /* since then, by hak_os_clock_ns() */

@@ -208,6 +208,11 @@ fn page(tables: &Tables, census: &Census, pid: u32) -> String {
         published.lost_live + published.lost_stacks,
     );
     page.counter(
+        "samples_without_thread",
+        "Samples of threads that found no place in the table of threads",
+        published.lost_threads,
+    );
+    page.counter(
         "recording_held_ns",
         "Time that recording took from the program's threads, nanoseconds",
         published.held_ns,

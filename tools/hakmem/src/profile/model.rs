@@ -79,6 +79,8 @@ pub struct Recording {
     pub sample_count: u64,
     /// Samples that found no place in the library's bounded tables: what is shown is then too small.
     pub dropped_count: u64,
+    /// Samples of threads that found no place in the library's table of threads: they are the others'.
+    pub threadless_count: u64,
     /// The recording began after the program did: older blocks are not in it.
     pub is_attached: bool,
     /// Why it was written: "record", "dump", "exit", "resident", "limit".

@@ -148,6 +148,7 @@ pub fn profile(tables: &Tables, subject: &Subject, census: &Census, ticks: &[Tic
             rate_bytes: published.rate_bytes_of_tables(),
             sample_count: published.samples,
             dropped_count: published.lost_live + published.lost_stacks + tables.torn_count,
+            threadless_count: published.lost_threads,
             is_attached: subject.is_attached,
             reason: subject.reason.clone(),
             temporary_us_max: TEMPORARY_US,

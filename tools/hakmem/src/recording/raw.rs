@@ -88,8 +88,10 @@ plain!(LiveRow {
     class_index: u32,
     guarded: u32,
     next: u32,
-    spare: u32,
+    serial: u32,
     from_bytes: u64,
+    tid: u32,
+    spare: u32,
 });
 
 plain!(ThreadRow {
@@ -340,7 +342,8 @@ impl Tables {
         let published = &mut self.published;
         published.is_on = 1;
         (published.start_ns, published.start_realtime_ns) = (start_ns, start_realtime_ns);
-        (published.samples, published.lost_live, published.lost_stacks) = (0, 0, 0);
+        (published.samples, published.lost_live) = (0, 0);
+        (published.lost_stacks, published.lost_threads) = (0, 0);
     }
 }
 
@@ -520,7 +523,7 @@ mod tests {
             int main(void) { SIZE(hak_table); SIZE(hak_stack_row); SIZE(hak_live_row); SIZE(hak_thread_row);\n\
             SIZE(hak_time_row); SIZE(hak_class_row); SIZE(hak_geometry); SIZE(hak_control); SIZE(hak_published);\n\
             SIZE(hak_guard_event); SIZE(hak_guard_row); SIZE(hak_guard_fault); AT(hak_guard_row, free); AT(hak_guard_fault, was);\n\
-            AT(hak_stack_row, large_bytes); AT(hak_stack_row, age_count); AT(hak_live_row, weight); AT(hak_live_row, from_bytes);\n\
+            AT(hak_stack_row, large_bytes); AT(hak_stack_row, age_count); AT(hak_live_row, weight); AT(hak_live_row, from_bytes); AT(hak_live_row, tid);\n\
             AT(hak_thread_row, alloc_bytes); AT(hak_published, geometry); AT(hak_published, control); AT(hak_published, samples);\n\
             AT(hak_published, stack_repeats); AT(hak_published, held_max_ns);\n\
             AT(hak_published, large_bytes_address); AT(hak_published, large_count_address); AT(hak_published, counters); AT(hak_geometry, class_count); AT(hak_control, path);\n\
@@ -555,6 +558,7 @@ mod tests {
             offset_of!(StackRow, age_count),
             offset_of!(LiveRow, weight),
             offset_of!(LiveRow, from_bytes),
+            offset_of!(LiveRow, tid),
             offset_of!(ThreadRow, alloc_bytes),
             offset_of!(Published, geometry),
             offset_of!(Published, control),

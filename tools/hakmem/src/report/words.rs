@@ -373,6 +373,14 @@ pub fn warnings(profile: &Profile, sites: &[Site]) -> Vec<String> {
             count(recording.dropped_count + recording.sample_count)
         ));
     }
+    if recording.threadless_count > 0 {
+        warnings.push(format!(
+            "{} of {} samples are of threads that found no room in the library's table of threads: they stand together \
+             as \"others\".",
+            count(recording.threadless_count),
+            count(recording.sample_count)
+        ));
+    }
     if recording.sample_count < 100 {
         let flag = if recording.is_attached { "--rate" } else { "HAKMEM_SAMPLE_BYTES" };
         warnings.push(format!(
