@@ -133,6 +133,7 @@ static const struct hak_policy *text_believe(const char *path, const char *bytes
     id_text(program);
     if (!hak_policy_read_text(policy, bytes, count, program, NULL, NULL)) {
         say_ignored(path, policy->line, policy->wrong);
+        memset(policy, 0, sizeof *policy); /* what stands before the mistake is not written either */
         return NULL;
     }
     hak_policy_read_text(policy, bytes, count, program, site_to_room, waiting);

@@ -5,16 +5,28 @@
 #include <hakmem/hakmem.h>
 #include <sys/stat.h>
 
-static void a_policy_is_written_on_demand(const char *folder)
+static char text[16384];
+static void text_read(const char *path)
 {
-    char path[256], text[4096];
-    snprintf(path, sizeof path, "%s/app.policy", folder);
-    EXPECT(hak_policy_save(path) == 0);
     int fd = open(path, O_RDONLY);
     EXPECT(fd >= 0);
     ssize_t count = read(fd, text, sizeof text - 1);
     close(fd);
     text[count > 0 ? count : 0] = 0;
+}
+static void text_write(const char *path, const char *content)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    EXPECT(fd >= 0 && write(fd, content, strlen(content)) == (ssize_t)strlen(content));
+    close(fd);
+}
+
+static void a_policy_is_written_on_demand(const char *folder)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/app.policy", folder);
+    EXPECT(hak_policy_save(path) == 0);
+    text_read(path);
     EXPECT_SAY(strncmp(text, "hakmem-policy 1\nprogram ", 24) == 0, "%.60s", text);
     EXPECT(strstr(text, "\nstage learn\n") != NULL); /* nothing was decided yet */
     EXPECT(strstr(text, "\nknob purge_delay_ms ") != NULL && strstr(text, "\nend ") != NULL);
@@ -55,13 +67,51 @@ static void the_state_is_readable_and_cut_like_every_struct(void)
         EXPECT_SAY(longer.byte[i] == 0, "byte %zu: %#x", i, longer.byte[i]);
 }
 
-int main(void)
+/* This program again, `what` with this policy file; it writes another one. */
+static void run_again(const char *what, const char *policy, const char *written)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        int nowhere = open("/dev/null", O_WRONLY);
+        dup2(nowhere, 2); /* it says that the file is ignored */
+        setenv("HAKMEM_POLICY", policy, 1);
+        execl("/proc/self/exe", "policy_save", what, written, (char *)NULL);
+        _exit(1);
+    }
+    REQUIRE(child > 0 && waitpid(child, &status, 0) == child);
+    EXPECT_SAY(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s: wait status %x", what, (unsigned)status);
+}
+
+static void of_a_refused_file_nothing_is_written(const char *folder)
+{
+    static char refused[sizeof text + 64];
+    char path[256], written[256];
+    snprintf(path, sizeof path, "%s/refused.policy", folder);
+    snprintf(written, sizeof written, "%s/written.policy", folder);
+    EXPECT(hak_policy_save(path) == 0);
+    text_read(path);
+    char *end = strstr(text, "\nend ");
+    REQUIRE(end != NULL);
+    snprintf(refused, sizeof refused, "%.*s\nspare 3 5%s", (int)(end - text), text, end); /* the sum is of what was there before */
+    text_write(path, refused);
+    run_again("save", path, written);
+    text_read(written);
+    EXPECT_SAY(strstr(text, "\nspare ") == NULL, "%s", text);
+    unlink(path);
+    unlink(written);
+}
+
+int main(int count, char **words)
 {
     char folder[] = "/tmp/hakmem-policy-XXXXXX";
     free(malloc(100));
+    if (count == 3 && strcmp(words[1], "save") == 0)
+        return hak_policy_save(words[2]); /* in its first 20 ms, when it tells nothing of free memory itself */
     REQUIRE(mkdtemp(folder) != NULL);
     a_policy_is_written_on_demand(folder);
     what_cannot_be_written_has_its_error(folder);
+    of_a_refused_file_nothing_is_written(folder);
     the_state_is_readable_and_cut_like_every_struct();
     rmdir(folder);
     return EXPECT_RESULT();
