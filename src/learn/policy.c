@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum {
-    MODULES_MAX = 128, PATH_BYTES = 512,
+    MODULES_MAX = 1024, PATH_BYTES = 512, KEYS = 2 * HAK_POLICY_SITES_MAX,
     SPARE_CPU_NS = 20 * 1000 * 1000, /* a shorter run tells nothing */
     SPARE_SHARE = 200,               /* of the processor time: half of what a trial forgives */
 };
@@ -27,6 +27,7 @@ static struct {
     bool is_read, is_refused; /* refused: it stays as it is */
     char *bytes;              /* the file's, kept where sites in it wait for a module */
     size_t bytes_count;
+    uint64_t given[HAK_POLICY_SITES_MAX / 64]; /* which of its sites, in its order, were given to rooms */
     struct hak_module modules[MODULES_MAX];
     size_t module_count;
 } policy_state;
@@ -102,14 +103,21 @@ static const struct hak_module *module_around(uint64_t address) {
     return NULL;
 }
 
-static void site_to_room(const struct hak_policy_site *site, void *waiting) {
+struct reading {
+    size_t sites, waiting;
+};
+
+static void site_to_room(const struct hak_policy_site *site, void *context) {
+    struct reading *reading = context;
+    size_t at = reading->sites++;
     const struct hak_module *module = module_named(site->module);
     const struct hak_policy_room *room = rooms[site->kind];
     struct hak_policy_site found = *site;
     if (!module || !room || !room->take) {
-        ++*(size_t *)waiting; /* written back as it is */
+        reading->waiting++; /* written back as it is */
         return;
     }
+    policy_state.given[at / 64] |= UINT64_C(1) << at % 64;
     found.address = module->base + site->offset;
     if (found.address >= module->start && found.address < module->end) room->take(&found);
 }
@@ -129,6 +137,7 @@ static void id_text(char bytes[65]) {
 static const struct hak_policy *text_believe(const char *path, const char *bytes, size_t count, size_t *waiting) {
     char program[65];
     struct hak_policy *policy = &policy_state.read;
+    struct reading reading = { 0, 0 };
     modules_look();
     id_text(program);
     if (!hak_policy_read_text(policy, bytes, count, program, NULL, NULL)) {
@@ -136,7 +145,8 @@ static const struct hak_policy *text_believe(const char *path, const char *bytes
         memset(policy, 0, sizeof *policy); /* what stands before the mistake is not written either */
         return NULL;
     }
-    hak_policy_read_text(policy, bytes, count, program, site_to_room, waiting);
+    hak_policy_read_text(policy, bytes, count, program, site_to_room, &reading);
+    *waiting = reading.waiting;
     return policy;
 }
 
@@ -176,13 +186,28 @@ const struct hak_policy *hak_policy_load(void) {
 
 struct writer {
     struct hak_text text;
-    size_t sites;
+    size_t sites, read; /* that were written; of the read file's, that were looked at */
+    uint64_t *keys;     /* of those that were written, where some wait; NULL: nobody asks, or memory is short */
 };
+
+/* The place of the site's key, or where it would stand: at most half of them are taken. */
+static uint64_t *key_place(uint64_t *keys, const struct hak_policy_site *site, uint64_t *key) {
+    uint64_t of_site = (uint64_t)site->height << 32 | (uint64_t)site->class_index << 8 | site->kind;
+    *key = ((site->module ^ site->offset * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xbf58476d1ce4e5b9) ^ of_site) * UINT64_C(0x94d049bb133111eb) | 1;
+    size_t at = *key >> 40 & (KEYS - 1);
+    while (keys[at] && keys[at] != *key) at = (at + 1) & (KEYS - 1);
+    return &keys[at];
+}
 
 static void site_put(struct writer *writer, const struct hak_policy_site *site) {
     /* the end needs a line too; what does not fit is left out, for the file is to be believed the next time */
     if (writer->sites >= HAK_POLICY_SITES_MAX || writer->text.used + 2 * HAK_POLICY_LINE_MAX > writer->text.capacity) return;
     writer->sites++;
+    uint64_t key;
+    if (writer->keys) {
+        uint64_t *place = key_place(writer->keys, site, &key);
+        *place = key;
+    }
     hak_policy_write_site(&writer->text, site);
 }
 
@@ -204,9 +229,14 @@ static void put_with_kind(struct hak_policy_site *site, void *context) {
     put_from_room(site, put->writer);
 }
 
+/* A module that was loaded since the start got none of its sites; but the room may have learnt the same one anew. */
 static void put_waiting(const struct hak_policy_site *site, void *context) {
-    const struct hak_policy_room *room = rooms[site->kind];
-    if (!module_named(site->module) || !room || !room->take) site_put(context, site);
+    struct writer *writer = context;
+    size_t at = writer->read++;
+    uint64_t key;
+    if (policy_state.given[at / 64] >> at % 64 & 1) return;
+    bool is_written = writer->keys ? *key_place(writer->keys, site, &key) != 0 : module_named(site->module) != NULL;
+    if (!is_written) site_put(writer, site);
 }
 
 static void knobs_fill(struct hak_policy *policy, unsigned strategy) {
@@ -293,6 +323,7 @@ static bool policy_fill(struct hak_policy *policy, const struct hak_cycle *cycle
 /* What rooms know, and the read file's sites that could not be given to any. Says whether it is news. */
 static bool sites_write(struct writer *writer) {
     bool news = false;
+    writer->keys = policy_state.bytes ? hak_os_map(KEYS * sizeof *writer->keys) : NULL;
     modules_look();
     for (unsigned kind = 0; kind < HAK_POLICY_KIND_COUNT; kind++) {
         struct put_of_kind put = { writer, kind };
@@ -300,13 +331,14 @@ static bool sites_write(struct writer *writer) {
     }
     if (policy_state.bytes)
         hak_policy_read_text(&policy_state.scratch[1], policy_state.bytes, policy_state.bytes_count, NULL, put_waiting, writer);
+    if (writer->keys) hak_os_unmap(writer->keys, KEYS * sizeof *writer->keys);
     return news;
 }
 
 int hak_policy_store(const char *path, const struct hak_cycle *cycle, bool always) {
     if (policy_state.is_refused && !always) return 0;
     struct hak_policy *policy = &policy_state.scratch[0];
-    struct writer writer = { { hak_os_map(HAK_POLICY_BYTES_MAX), 0, HAK_POLICY_BYTES_MAX }, 0 };
+    struct writer writer = { .text = { hak_os_map(HAK_POLICY_BYTES_MAX), 0, HAK_POLICY_BYTES_MAX } };
     if (!writer.text.at) return -ENOMEM;
     modules_look();
     bool news = policy_fill(policy, cycle);

@@ -1,8 +1,11 @@
 /* policy_save.c - what is learnt can be read and written at any time: hak_learn_stats, hak_policy_save. */
 #include "expect.h"
 
+#include <dlfcn.h>
+#include <elf.h>
 #include <fcntl.h>
 #include <hakmem/hakmem.h>
+#include <link.h>
 #include <sys/stat.h>
 
 static char text[16384];
@@ -102,16 +105,82 @@ static void of_a_refused_file_nothing_is_written(const char *folder)
     unlink(written);
 }
 
+/* The build-id's first 8 bytes, of a library whose name has `context`'s; by the loader's list. */
+struct named {
+    const char *file;
+    uint64_t id;
+};
+static int module_look(struct dl_phdr_info *info, size_t bytes, void *context)
+{
+    struct named *named = (struct named *)context;
+    (void)bytes;
+    if (!strstr(info->dlpi_name, named->file))
+        return 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const char *at = (const char *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr), *end = at + info->dlpi_phdr[i].p_memsz;
+        while (info->dlpi_phdr[i].p_type == PT_NOTE && at + sizeof(ElfW(Nhdr)) < end) {
+            const ElfW(Nhdr) *note = (const void *)at;
+            const unsigned char *id = (const unsigned char *)(note + 1) + 4;
+            for (int digit = 0; note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && digit < 8; digit++)
+                named->id = named->id << 8 | id[digit];
+            if (named->id)
+                return 1;
+            at += sizeof *note + ((note->n_namesz + 3) & ~3u) + ((note->n_descsz + 3) & ~3u);
+        }
+    }
+    return 1;
+}
+
+static void a_site_of_a_module_that_is_loaded_later_stays(const char *folder)
+{
+    static const char *const files[] = { "libBrokenLocale.so.1", "libanl.so.1", "libutil.so.1", "libnsl.so.1" };
+    struct named named = { NULL, 0 };
+    for (unsigned i = 0; i < sizeof files / sizeof *files && !named.id; i++) {
+        void *library = dlopen(files[i], RTLD_NOW | RTLD_NOLOAD) ? NULL : dlopen(files[i], RTLD_NOW);
+        named.file = files[i];
+        if (library)
+            dl_iterate_phdr(module_look, &named);
+    }
+    if (!named.id) {
+        puts("no library that could be loaded later");
+        return;
+    }
+    char path[256], written[256], site[128], *end;
+    snprintf(path, sizeof path, "%s/sites.policy", folder);
+    snprintf(written, sizeof written, "%s/written.policy", folder);
+    EXPECT(hak_policy_save(path) == 0);
+    text_read(path);
+    REQUIRE((end = strstr(text, "\nend ")) != NULL);
+    snprintf(site, sizeof site, "\nsite %016llx 1a20 208 12 pool 1 874 2210\n", (unsigned long long)named.id);
+    strcpy(end, site);
+    uint64_t sum = UINT64_C(0xcbf29ce484222325);
+    for (const char *at = text; *at; at++)
+        sum = (sum ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+    snprintf(text + strlen(text), 64, "end %016llx\n", (unsigned long long)sum);
+    text_write(path, text);
+    run_again("save", path, written);
+    text_read(written);
+    EXPECT_SAY(strstr(text, site) != NULL, "not loaded: %s", text);
+    run_again(named.file, path, written);
+    text_read(written);
+    EXPECT_SAY(strstr(text, site) != NULL, "loaded later: %s", text);
+    unlink(path);
+    unlink(written);
+}
+
 int main(int count, char **words)
 {
     char folder[] = "/tmp/hakmem-policy-XXXXXX";
     free(malloc(100));
-    if (count == 3 && strcmp(words[1], "save") == 0)
+    if (count == 3 && strcmp(words[1], "save") != 0)
+        REQUIRE(dlopen(words[1], RTLD_NOW) != NULL);
+    if (count == 3)
         return hak_policy_save(words[2]); /* in its first 20 ms, when it tells nothing of free memory itself */
     REQUIRE(mkdtemp(folder) != NULL);
     a_policy_is_written_on_demand(folder);
     what_cannot_be_written_has_its_error(folder);
     of_a_refused_file_nothing_is_written(folder);
+    a_site_of_a_module_that_is_loaded_later_stays(folder);
     the_state_is_readable_and_cut_like_every_struct();
     rmdir(folder);
     return EXPECT_RESULT();
