@@ -164,7 +164,8 @@ enum hak_control_command {
     HAK_CONTROL_RATE,    /* rate_bytes */
     HAK_CONTROL_DUMP,    /* to path; a directory or a name as of HAKMEM_RECORD */
     HAK_CONTROL_CLEAR,   /* sums, times and timeline begin anew; live samples stay, and are not counted when they are freed: what
-                            lives is in the table of live samples. START of a recording that was off clears as well */
+                            lives is in the table of live samples. START of a recording that was off clears as well, and of tables of
+                            stacks, frames or threads that are more than half full it keeps what lives: the stacks' rows get other numbers */
 };
 struct hak_control {
     uint32_t request, seen;
@@ -208,6 +209,8 @@ struct hak_published {
     uint64_t large_bytes_address, large_count_address; /* of an int64_t each: blocks above 32 KiB that live, at any time,
                                                           with the freed ones that a thread keeps; below 0 for a moment */
     uint64_t recorded_rate_bytes;                   /* rate_bytes when the recording was last on: of what the tables hold */
+    uint64_t renewed;                               /* odd while rows of stacks, frames and threads move; a reader takes all tables again where
+                                                       it was odd, or is another afterwards */
 };
 
 extern struct hak_published hakmem_published;

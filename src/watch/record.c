@@ -357,6 +357,49 @@ uint64_t hak_record_live_bytes(void) {
     return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
+/* --- a recording that begins --- */
+
+static void live_stacks(hak_stack_number *number) {
+    for (uint64_t i = 0, used = __atomic_load_n(&hakmem_published.live.used, __ATOMIC_RELAXED); i < used; i++) {
+        struct hak_live_row *row = &live[i];
+        uint32_t stack = __atomic_load_n(&row->stack, __ATOMIC_RELAXED);
+        if (stack && __atomic_load_n(&row->state, __ATOMIC_RELAXED)) __atomic_store_n(&row->stack, number(stack), __ATOMIC_RELAXED);
+    }
+}
+
+static void live_stacks_forget(void) {
+    for (uint64_t i = 0; i < hakmem_published.live.used; i++) __atomic_store_n(&live[i].stack, 0, __ATOMIC_RELAXED);
+}
+
+static void thread_forget(struct hak_heap *heap, void *unused) {
+    (void)unused;
+    if (heap->watch) __atomic_store_n(&heap->watch->thread, 0, __ATOMIC_RELAXED);
+}
+
+static void threads_renew(void) {
+    hak_heap_each(thread_forget, NULL);
+    for (uint64_t i = 0; i < hakmem_published.live.used; i++) __atomic_store_n(&live[i].thread, 0, __ATOMIC_RELAXED);
+    memset(&threads[1], 0, (hakmem_published.threads.used - 1) * sizeof *threads);
+    __atomic_store_n(&hakmem_published.threads.used, 1, __ATOMIC_RELAXED);
+}
+
+static bool is_half_full(const struct hak_table *table) { return table->used > table->capacity / 2; }
+
+/* Nothing is sampled, so only those read rows of stacks who free what was. Who is in the middle of a sample since before the end of the last
+ * recording keeps the tables as they are. Who did this in a parent that forked meanwhile has left them half moved: nothing of them stays. */
+void hak_record_renew(void) {
+    struct hak_published *published = &hakmem_published;
+    bool has_stacks = is_half_full(&published->stacks) || is_half_full(&published->frames), has_threads = is_half_full(&published->threads);
+    bool is_left = published->renewed & 1;
+    if (!hak_record_ready() || !(has_stacks || has_threads || is_left) || hak_sample_is_busy()) return;
+    if (!is_left) __atomic_fetch_add(&published->renewed, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&published->start_ns, hak_os_clock_ns(), __ATOMIC_SEQ_CST); /* first: a free of what was before is in no sum from here on */
+    if (is_left) live_stacks_forget();
+    if (has_stacks || is_left) hak_stack_renew(live_stacks);
+    if (has_threads || is_left) threads_renew();
+    __atomic_fetch_add(&published->renewed, 1, __ATOMIC_SEQ_CST);
+}
+
 /* What is counted meanwhile may be lost. */
 void hak_record_clear(void) {
     struct hak_published *published = &hakmem_published;

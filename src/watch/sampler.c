@@ -103,6 +103,16 @@ static bool is_busy(const struct hak_watch *watch) {
     return HAK_UNLIKELY(watch->busy == hak_load_relaxed(&hak_epoch)) && hak_os_clock_ns() - watch->busy_ns < LONG_NS;
 }
 
+static void busy_look(struct hak_heap *heap, void *any) {
+    const struct hak_watch *watch = heap->watch;
+    if (watch && is_busy(watch)) *(bool *)any = true;
+}
+bool hak_sample_is_busy(void) {
+    bool any = false;
+    hak_heap_each(busy_look, &any);
+    return any;
+}
+
 static void busy_begin(struct hak_watch *watch, uint64_t now_ns) {
     watch->busy_ns = now_ns;
     atomic_signal_fence(memory_order_seq_cst);

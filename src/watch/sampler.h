@@ -33,6 +33,8 @@ struct hak_watch *hak_watch_of(struct hak_heap *heap);
 
 /* Were there too many samples, or few? */
 void hak_sample_tick(uint64_t now_ms);
+/* Is any thread in the middle of a sample? */
+bool hak_sample_is_busy(void);
 /* hak_thin_rate() has risen. */
 void hak_sample_rate_again(void);
 
@@ -84,6 +86,9 @@ void hak_record_drop(uint32_t number);
 uint64_t hak_record_live_bytes(void);
 /* Sums, times and timeline begin anew; live samples stay. */
 void hak_record_clear(void);
+/* Before that, where recording is off: room in the tables of stacks and threads, of which only what lives stays, if they are more than half
+ * full. */
+void hak_record_renew(void);
 
 /* --- thin.c: room for further rows --- */
 

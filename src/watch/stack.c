@@ -9,7 +9,7 @@
  *            callers proved of their frame pointers. Own mappings.
  * Threads:   any. Rows are taken by adding, and shown by a CAS into the index; a row that came second is lost. Paths are
  *            hints: whatever is read there is compared with the stack itself.
- * Invariant: a row's frames do not change after its `sequence` is 2.
+ * Invariant: a row's frames do not change after its `sequence` is 2, but by hak_stack_renew(), while nothing is sampled.
  * Measured:  docs/recording.md.
  */
 #include "watch/stack.h"
@@ -156,6 +156,48 @@ static uint32_t row_find_or_make(const uintptr_t *pc, const uint32_t *offset, un
     }
     if (!made) __atomic_fetch_add(&tables->lost_stacks, 1, __ATOMIC_RELAXED);
     return made;
+}
+
+/* --- room for others --- */
+
+static uint32_t row_mark(uint32_t row) {
+    if (row < stack_capacity) hak_store_relaxed(&index_slots[row], 1);
+    return row;
+}
+static uint32_t row_moved(uint32_t row) { return row < stack_capacity ? hak_load_relaxed(&index_slots[row]) : 0; }
+
+static void row_index(uint32_t row) {
+    size_t mask = 2 * stack_capacity - 1, slot = rows[row].hash >> 20 & mask;
+    while (hak_load_relaxed(&index_slots[slot])) slot = (slot + 1) & mask;
+    hak_store_relaxed(&index_slots[slot], row);
+}
+
+/* The index serves as the list of marks, then of new numbers. Rows and frames move down, in order; a row whose frames lie before those of an
+ * earlier one, for two threads made them at once, is lost where these were moved over it. */
+void hak_stack_renew(void (*each)(hak_stack_number *number)) {
+    uint32_t used = (uint32_t)tables->stacks.used, kept = 1;
+    uint64_t first = 0;
+    memset(index_slots, 0, 2 * stack_capacity * sizeof *index_slots);
+    each(row_mark);
+    for (uint32_t row = 1; row < used; row++) {
+        if (!hak_load_relaxed(&index_slots[row])) continue;
+        hak_store_relaxed(&index_slots[row], 0);
+        struct hak_stack_row moved = rows[row];
+        if (moved.sequence != 2 || moved.frame_first < first) continue;
+        memmove(&frames[first], &frames[moved.frame_first], moved.frame_count * sizeof *frames);
+        memmove(&offsets[first], &offsets[moved.frame_first], moved.frame_count * sizeof *offsets);
+        moved.frame_first = first;
+        first += moved.frame_count;
+        rows[kept] = moved;
+        hak_store_relaxed(&index_slots[row], kept++);
+    }
+    memset(&rows[kept], 0, (used - kept) * sizeof *rows);
+    __atomic_store_n(&tables->stacks.used, kept, __ATOMIC_RELAXED);
+    __atomic_store_n(&tables->frames.used, first, __ATOMIC_RELAXED);
+    each(row_moved);
+    memset(index_slots, 0, 2 * stack_capacity * sizeof *index_slots);
+    for (uint32_t row = 1; row < kept; row++) row_index(row);
+    memset(paths, 0, PATHS * sizeof *paths);
 }
 
 /* --- paths: a stack that was seen before --- */

@@ -34,6 +34,11 @@ uint32_t hak_stack_take(struct hak_stack_here here, struct hak_stack_bounds *bou
 
 struct hak_stack_row *hak_stack_row_at(uint32_t row);
 
+/* While nobody takes any: the tables again, with those rows only that `each` asks for, under new numbers. It is called twice: what it is
+ * given takes a row's number, and says which it has from then on, the first time the same. 0: unknown. Sums are to be cleared. */
+typedef uint32_t hak_stack_number(uint32_t row);
+void hak_stack_renew(void (*each)(hak_stack_number *number));
+
 /* Which code is the library's own, whose frames are left out: for who asks for frames without the tables. */
 void hak_stack_ours_find(void);
 

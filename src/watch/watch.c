@@ -86,7 +86,10 @@ static int command_do(struct hak_control *control) {
     switch (__atomic_load_n(&control->command, __ATOMIC_RELAXED)) {
     case HAK_CONTROL_NONE: return 0;
     case HAK_CONTROL_START:
-        if (!rate_asked) hak_record_clear();
+        if (!rate_asked) {
+            hak_record_renew();
+            hak_record_clear();
+        }
         /* fall through */
     case HAK_CONTROL_RATE:
         if (rate == 0) rate = HAK_OPT(sample_bytes);

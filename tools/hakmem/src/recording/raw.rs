@@ -207,6 +207,7 @@ plain!(Published {
     large_bytes_address: u64,
     large_count_address: u64,
     recorded_rate_bytes: u64,
+    renewed: u64,
 });
 
 impl Published {
@@ -294,7 +295,23 @@ pub fn published(memory: &dyn Memory, address: u64) -> Result<Published, String>
 }
 
 impl Tables {
+    /// Once more where rows of stacks and threads moved meanwhile.
     pub fn read(memory: &dyn Memory, address: u64) -> Result<Tables, String> {
+        const TRIES: usize = 16;
+        let mut tables = Tables::read_once(memory, address)?;
+        for _ in 1..TRIES {
+            let before = tables.published.renewed;
+            match published(memory, address) {
+                Ok(after) if after.renewed != before || before % 2 == 1 => {
+                    tables = Tables::read_once(memory, address)?;
+                }
+                _ => break, // it may have ended since
+            }
+        }
+        Ok(tables)
+    }
+
+    fn read_once(memory: &dyn Memory, address: u64) -> Result<Tables, String> {
         let published = published(memory, address)?;
         let mut torn_count = 0;
         let stacks =
@@ -526,7 +543,8 @@ mod tests {
             AT(hak_stack_row, large_bytes); AT(hak_stack_row, age_count); AT(hak_live_row, weight); AT(hak_live_row, from_bytes); AT(hak_live_row, tid);\n\
             AT(hak_thread_row, alloc_bytes); AT(hak_published, geometry); AT(hak_published, control); AT(hak_published, samples);\n\
             AT(hak_published, stack_repeats); AT(hak_published, held_max_ns);\n\
-            AT(hak_published, large_bytes_address); AT(hak_published, large_count_address); AT(hak_published, counters); AT(hak_geometry, class_count); AT(hak_control, path);\n\
+            AT(hak_published, large_bytes_address); AT(hak_published, large_count_address); AT(hak_published, renewed);\n\
+            AT(hak_published, counters); AT(hak_geometry, class_count); AT(hak_control, path);\n\
             printf(\"%d %d\", HAK_COUNT_UNIT, HAK_AGE_COUNT); return 0; }\n";
         std::fs::write(folder.join("l.c"), source).unwrap();
         let built = Run::new("cc")
@@ -567,6 +585,7 @@ mod tests {
             offset_of!(Published, held_max_ns),
             offset_of!(Published, large_bytes_address),
             offset_of!(Published, large_count_address),
+            offset_of!(Published, renewed),
             offset_of!(Published, counters),
             offset_of!(Geometry, class_count),
             offset_of!(Control, path),
