@@ -6,6 +6,7 @@ mod common;
 
 use common::{compile, folder, hakmem, output};
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -81,6 +82,35 @@ fn every_number_that_the_report_needs_is_there() {
     let rows = table.lines().filter(|line| line.starts_with("HAK_COUNTER("));
     assert_eq!(rows.count(), counters.len());
     assert!(stderr.contains("allocates ended with status 0") && !stderr.contains("no report"), "{stderr}");
+}
+
+/// As one of 10 to 16 GiB of small blocks: with more in it than the file of a profile may have.
+#[test]
+fn a_dump_of_a_large_heap_is_read() {
+    const SLABS_BYTES: u64 = 260 << 20;
+    let Some(library) = library() else { return };
+    let folder = folder("real-large-dump");
+    let (dump, profile) = (folder.join("a.hakdump"), folder.join("a.hakprof"));
+    let (dump_text, profile_text) = (dump.to_str().unwrap(), profile.to_str().unwrap());
+    let mut program = Command::new("sort");
+    program.arg("/dev/null").env("LD_PRELOAD", &library).env("HAKMEM_RECORD", &dump);
+    assert!(program.status().unwrap().success());
+    let whole = fs::read(&dump).unwrap();
+    let (rest, end) = whole.split_at(whole.len() - 40);
+    assert!(end.starts_with(b"end\0"));
+    let mut head = [0; 40];
+    head[..5].copy_from_slice(b"slabs");
+    for (at, value) in [(16, 2), (24, 0x1000), (32, SLABS_BYTES)] {
+        head[at..at + 8].copy_from_slice(&u64::to_le_bytes(value));
+    }
+    fs::write(&dump, [rest, &head].concat()).unwrap();
+    let file = fs::File::options().write(true).open(&dump).unwrap();
+    file.write_all_at(end, rest.len() as u64 + 40 + SLABS_BYTES).unwrap();
+    let (code, _, stderr) = output(&mut hakmem_with(&library, &["dump", dump_text, "-o", profile_text]));
+    assert!(code == Some(0) && stderr.contains(" from sort, "), "{stderr}");
+    let (code, stdout, stderr) = output(&mut hakmem_with(&library, &["guard", dump_text]));
+    assert_eq!((code, stdout.as_str(), stderr.as_str()), (Some(0), "no misuse of a guarded block\n", ""));
+    fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! `hakmem guard`: what was done to guarded blocks (HAKMEM_GUARD), with functions and lines.
 
-use crate::profile::file::{FILE_BYTES_MAX, file_open, name_clean};
+use crate::profile::file::{file_open, name_clean};
 use crate::recording::attach::Attached;
-use crate::recording::{dump, guards, raw, subject};
+use crate::recording::dump::{self, Content};
+use crate::recording::{guards, raw, subject};
 use crate::system::error_text;
 use crate::text::{self, Failure};
 use std::io::{self, Read};
@@ -37,13 +38,13 @@ pub fn of_dump(file: &Path) -> Result<Vec<guards::Misuse>, Failure> {
     let refused = |reason: &str| Failure::usage(format!("{} {reason}", text::quote(file)));
     let unread = |error: io::Error| refused(&format!("cannot be read: {}", error_text(&error)));
     // By its first bytes: what is none may be without end.
-    let mut stream = file_open(file).map_err(unread)?.take(FILE_BYTES_MAX);
-    let mut content = Vec::new();
-    stream.by_ref().take(dump::MAGIC.len() as u64).read_to_end(&mut content).map_err(unread)?;
-    if content != dump::MAGIC {
+    let stream = file_open(file).map_err(unread)?;
+    let mut head = Vec::new();
+    (&stream).take(dump::MAGIC.len() as u64).read_to_end(&mut head).map_err(unread)?;
+    if head != dump::MAGIC {
         return Err(refused("is no dump of the library"));
     }
-    stream.read_to_end(&mut content).map_err(unread)?;
+    let content = Content::behind(head, &stream).map_err(|reason| refused(&reason))?;
     dump::guards(&content).map_err(|reason| refused(&reason))
 }
 

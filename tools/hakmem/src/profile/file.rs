@@ -7,20 +7,22 @@
 use super::bounds;
 use super::model::Profile;
 use crate::output::{Output, STREAM};
-use crate::recording::dump;
+use crate::recording::dump::{self, Content};
 use crate::system::error_text;
 use crate::text::{self, Failure};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use std::fs;
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
 /// A recording of a program with a hundred thousand stacks takes 10 MB, 150 decompressed.
 pub const FILE_BYTES_MAX: u64 = 256 << 20;
 const TEXT_BYTES_MAX: u64 = 256 << 20;
+/// How a dump begins, of any version.
+const DUMP: &[u8] = b"HAKMEM DUMP ";
 
 pub fn read(path: &Path) -> Result<Profile, Failure> {
     let shown = if path == STREAM { "standard input".to_owned() } else { text::quote(path) };
@@ -30,17 +32,19 @@ pub fn read(path: &Path) -> Result<Profile, Failure> {
     if metadata.is_dir() {
         return Err(refused("is a folder".to_owned()));
     }
-    if metadata.len() > FILE_BYTES_MAX {
-        return Err(refused(format!("is larger than a profile may be ({})", text::bytes(FILE_BYTES_MAX))));
-    }
-    let mut stream = BufReader::new(file.take(FILE_BYTES_MAX));
-    let is_dump = stream.fill_buf().is_ok_and(|start| start.starts_with(b"HAKMEM DUMP "));
-    if !is_dump {
-        return parse(stream).map_err(refused);
+    let mut head = Vec::new();
+    (&file).take(DUMP.len() as u64).read_to_end(&mut head).map_err(|error| refused(error_text(&error)))?;
+    if head != DUMP {
+        if metadata.len() > FILE_BYTES_MAX {
+            return Err(refused(format!(
+                "is larger than a profile may be ({})",
+                text::bytes(FILE_BYTES_MAX)
+            )));
+        }
+        return parse(head.as_slice().chain(file.take(FILE_BYTES_MAX))).map_err(refused);
     }
     // The library's own dump: its names are found now.
-    let mut content = Vec::new();
-    stream.read_to_end(&mut content).map_err(|error| refused(error_text(&error)))?;
+    let content = Content::behind(head, &file).map_err(refused)?;
     let mut profile = dump::profile(&content).map_err(refused)?;
     names_clean(&mut profile);
     Ok(profile)

@@ -12,15 +12,69 @@ use super::memory::{Mapping, Memory, mappings_parse};
 use super::pages::{Census, Residence};
 use super::raw::{self, Tables};
 use super::subject;
+use crate::profile::file::FILE_BYTES_MAX;
 use crate::profile::model::{Profile, Program};
+use crate::text;
+use memmap2::Mmap;
 use std::collections::BTreeMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 pub const MAGIC: &[u8] = b"HAKMEM DUMP 1\n\n\0";
 const HEAD_BYTES: usize = 40;
 const KIND_TEXT: u64 = 1;
 const KIND_MEMORY: u64 = 2;
+/// Of 2.6 TiB of small blocks: a chunk of 4 MiB takes 63 to 99 KB.
+const BYTES_MAX: u64 = 64 << 30;
+/// Of a million mappings.
+const TEXT_BYTES_MAX: usize = 128 << 20;
+/// Two of each of two million chunks.
+const SECTIONS_MAX: usize = 1 << 22;
+
+/// A dump's bytes. 16 GiB of small blocks make 260 to 400 MB of them, of which little is looked at.
+pub enum Content {
+    Mapped(Mmap),
+    Read(Vec<u8>),
+}
+
+impl Content {
+    /// What `file` has behind `head`, which was read from it, with that; or, in one line, why it cannot be had.
+    pub fn behind(head: Vec<u8>, mut file: &File) -> Result<Content, String> {
+        let refused = |error: io::Error| crate::system::error_text(&error);
+        let is_whole = file.stream_position().is_ok_and(|at| at == head.len() as u64);
+        let metadata = file.metadata().map_err(refused)?;
+        if is_whole && metadata.is_file() {
+            if metadata.len() > BYTES_MAX {
+                return Err(format!("is larger than a dump may be ({})", text::bytes(BYTES_MAX)));
+            }
+            // A file that shrinks while it is mapped ends us; the library writes its dumps under another name first.
+            if let Ok(map) = unsafe { Mmap::map(file) } {
+                return Ok(Content::Mapped(map));
+            }
+        }
+        let mut content = head;
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content).map_err(refused)?;
+        match content.len() as u64 > FILE_BYTES_MAX {
+            false => Ok(Content::Read(content)),
+            true => {
+                Err(format!("is larger than what can be read from here ({})", text::bytes(FILE_BYTES_MAX)))
+            }
+        }
+    }
+}
+
+impl Deref for Content {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Content::Mapped(map) => map,
+            Content::Read(bytes) => bytes,
+        }
+    }
+}
 
 /// A dump's sections; its memory is read like a process's.
 struct Dump<'a> {
@@ -116,6 +170,7 @@ fn parse(content: &[u8]) -> Result<Dump<'_>, String> {
     let mut dump =
         Dump { texts: BTreeMap::new(), memory: BTreeMap::new(), files: Vec::new(), is_whole: false };
     let mut rest = content.strip_prefix(MAGIC).ok_or("is a dump of another version")?;
+    let (mut section_count, mut text_bytes) = (0, 0);
     while let Some((head, after)) = rest.split_at_checked(HEAD_BYTES) {
         let name = super::raw::text_of(&head[..16]);
         let field = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap_or_default());
@@ -126,6 +181,11 @@ fn parse(content: &[u8]) -> Result<Dump<'_>, String> {
             break;
         }
         let Some((bytes, after)) = after.split_at_checked(length) else { break };
+        section_count += 1;
+        text_bytes += if kind == KIND_TEXT { length } else { 0 };
+        if section_count > SECTIONS_MAX || text_bytes > TEXT_BYTES_MAX {
+            return Err("has more than a dump may".to_owned());
+        }
         match kind {
             KIND_TEXT => dump.texts.entry(name).or_default().extend_from_slice(bytes),
             KIND_MEMORY => {
@@ -204,7 +264,12 @@ fn program_of(dump: &Dump, mappings: &[Mapping], pid: u64) -> Program {
 
 #[cfg(test)]
 mod tests {
+    use super::raw::{Plain, Published};
     use super::*;
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::fs::FileExt;
+    use std::os::unix::net::UnixStream;
 
     fn section(name: &str, kind: u64, address: u64, bytes: &[u8]) -> Vec<u8> {
         let mut head = [0; HEAD_BYTES];
@@ -213,6 +278,64 @@ mod tests {
         head[24..32].copy_from_slice(&address.to_le_bytes());
         head[32..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
         [&head[..], bytes].concat()
+    }
+
+    fn bytes_of<T: raw::Plain>(value: &T) -> Vec<u8> {
+        unsafe { std::slice::from_raw_parts((&raw const *value).cast::<u8>(), size_of::<T>()) }.to_vec()
+    }
+
+    fn published() -> Published {
+        let bytes = size_of::<Published>() as u32;
+        Published { magic: raw::MAGIC, version: raw::VERSION, bytes, ..Published::zero() }
+    }
+
+    /// All of a dump but its end.
+    fn begun(published: &Published) -> Vec<u8> {
+        [
+            MAGIC.to_vec(),
+            section("about", KIND_TEXT, 0, b"reason exit\npublished 0x5000\n"),
+            section("published", KIND_MEMORY, 0x5000, &bytes_of(published)),
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn a_dump_may_be_larger_than_a_profile() {
+        const SLABS_BYTES: u64 = 260 << 20; // of 10 to 16 GiB of small blocks
+        let path = std::env::temp_dir().join(format!("hakmem-large-{}.hakdump", std::process::id()));
+        let mut head = section("slabs", KIND_MEMORY, 0x10_0000, b"");
+        head[32..40].copy_from_slice(&SLABS_BYTES.to_le_bytes());
+        let begun = [begun(&published()), head].concat();
+        std::fs::write(&path, &begun).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        let end = begun.len() as u64 + SLABS_BYTES;
+        file.write_all_at(&section("end", KIND_TEXT, 0, b""), end).unwrap();
+        let whole = crate::profile::file::read(&path).map_err(|failure| failure.line);
+        let misuses = crate::cmd::guard::of_dump(&path).map_err(|failure| failure.line);
+        file.set_len(end).unwrap();
+        let cut = crate::profile::file::read(&path).map_err(|failure| failure.line);
+        file.write_all_at(&KIND_TEXT.to_le_bytes(), begun.len() as u64 - 24).unwrap();
+        let text = crate::profile::file::read(&path).map_err(|failure| failure.line);
+        file.set_len(BYTES_MAX + 1).unwrap();
+        let larger = crate::profile::file::read(&path).map_err(|failure| failure.line);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(whole.map(|profile| profile.recording.reason), Ok("exit".to_owned()));
+        assert_eq!(misuses.map(|misuses| misuses.len()), Ok(0));
+        assert!(cut.err().unwrap().contains("is cut short"));
+        assert!(text.err().unwrap().contains("has more than a dump may"));
+        assert!(larger.err().unwrap().contains("is larger than a dump may be (64.0 GiB)"));
+    }
+
+    #[test]
+    fn a_dump_that_comes_by_a_pipe_is_read_to_its_end() {
+        let whole = [begun(&published()), section("end", KIND_TEXT, 0, b"")].concat();
+        let (mut from, mut to) = UnixStream::pair().unwrap();
+        to.write_all(&whole).unwrap();
+        drop(to);
+        let mut head = vec![0; MAGIC.len()];
+        from.read_exact(&mut head).unwrap();
+        let content = Content::behind(head, &File::from(OwnedFd::from(from)));
+        assert!(content.is_ok_and(|content| *content == *whole && profile(&content).is_ok()));
     }
 
     #[test]
