@@ -17,6 +17,8 @@ pub const LOCATIONS_MAX: usize = 64;
 pub const LINES_MAX: usize = 256;
 /// Of all stacks, inlined ones included: a hundred thousand stacks have a third of them.
 pub const FRAMES_MAX: usize = 1 << 25;
+/// Twenty times what the library has, pools included.
+pub const CLASSES_MAX: usize = 4096;
 /// A hundred thousand stacks take half of it.
 const LIST_BYTES_MAX: usize = 512 << 20;
 const MAP_ROWS_MAX: usize = 4096;

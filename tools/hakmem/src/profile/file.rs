@@ -250,6 +250,20 @@ mod tests {
         assert!(of(lines(257), 64, 1).unwrap_err().contains("257 lines, more than 256"));
         assert!(of(lines(256), 65, 1).unwrap_err().contains("65 locations, more than 64"));
         assert!(of(lines(256), 64, 2049).unwrap_err().contains("more than 33554432 frames"));
+        let refused = |text: String| parse(packed(text.as_bytes()).as_slice()).unwrap_err();
+        let classes = refused(format!("{{\"schema\": 1, \"classes\": [{}]}}", many("{}", 4097)));
+        assert!(classes.contains("4097 classes, more than 4096"), "{classes}");
+        // Each class and thread once: what is looked at for each of a million pairs never ends.
+        let named = |what: &str, rows: &str| {
+            refused(format!(
+                "{{\"schema\": 1, \"threads\": [{{}}], \"classes\": [{{}}], \"stacks\": [{{{what}: [{rows}]}}]}}"
+            ))
+        };
+        let threads = named("\"threads\"", &many("{}", 2));
+        assert!(threads.contains("2 threads are named in one place, but there are 1"), "{threads}");
+        assert!(named("\"classes\"", &many("{}", 2)).contains("2 classes are named in one place"));
+        let pins = "\"stacks\": [{}], \"classes\": [{}], \"pins\": [{\"classes\": [0, 0]}]";
+        assert!(refused(format!("{{\"schema\": 1, {pins}}}")).contains("2 classes are named in one place"));
         // A small file that would fill the memory.
         let bomb = packed(&vec![b' '; 4 << 20]);
         assert!(parse_limited(bomb.as_slice(), 1 << 20).unwrap_err().contains("holds more"));

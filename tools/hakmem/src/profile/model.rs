@@ -7,7 +7,7 @@
 //!            Exact figures (classes, timeline, counters) come from the allocator's own counts.
 //! Rejected:  pprof's format as our own: no lifetimes, intervals, timeline, classes. It is exported instead.
 
-use super::bounds::{FRAMES_MAX, LINES_MAX, LOCATIONS_MAX, STACKS_MAX, list, map};
+use super::bounds::{CLASSES_MAX, FRAMES_MAX, LINES_MAX, LOCATIONS_MAX, STACKS_MAX, list, map};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -337,11 +337,20 @@ impl Profile {
         for function in &self.functions {
             function.module.map_or(Ok(()), |module| inside("module", module, self.modules.len()))?;
         }
-        for (what, count) in [("stacks", self.stacks.len()), ("pins", self.pins.len())] {
-            if count > STACKS_MAX {
-                return Err(format!("it has {count} {what}, more than {STACKS_MAX}"));
+        for (what, count, most) in [
+            ("stacks", self.stacks.len(), STACKS_MAX),
+            ("pins", self.pins.len(), STACKS_MAX),
+            ("classes", self.classes.len(), CLASSES_MAX),
+        ] {
+            if count > most {
+                return Err(format!("it has {count} {what}, more than {most}"));
             }
         }
+        // Each is named once.
+        let apart = |what: &str, count: usize, length: usize| match count <= length {
+            true => Ok(()),
+            false => Err(format!("{count} {what} are named in one place, but there are {length}")),
+        };
         let mut frame_count = 0;
         for stack in &self.stacks {
             if stack.locations.len() > LOCATIONS_MAX {
@@ -362,11 +371,14 @@ impl Profile {
                     return Err(format!("{} buckets instead of {}", buckets.len(), self.bucket_count()));
                 }
             }
+            apart("classes", stack.classes.len(), self.classes.len())?;
+            apart("threads", stack.threads.len(), self.threads.len())?;
             stack.classes.iter().try_for_each(|share| inside("class", share.class, self.classes.len()))?;
             stack.threads.iter().try_for_each(|share| inside("thread", share.thread, self.threads.len()))?;
         }
         for pin in &self.pins {
             inside("stack", pin.stack, self.stacks.len())?;
+            apart("classes", pin.classes.len(), self.classes.len())?;
             pin.classes.iter().try_for_each(|class| inside("class", *class, self.classes.len()))?;
         }
         let rising = |ordered: bool, what: &str| match ordered {

@@ -60,11 +60,7 @@ pub fn sites(profile: &Profile) -> Vec<Site> {
         }
         add_all(&mut site.lifetimes, &stack.lifetimes);
         add_all(&mut site.ages, &stack.ages);
-        for share in &stack.threads {
-            if !site.threads.contains(&share.thread) {
-                site.threads.push(share.thread);
-            }
-        }
+        site.threads.extend(stack.threads.iter().map(|share| share.thread));
         for share in &stack.classes {
             let block_bytes = profile.classes[share.class as usize].bytes;
             let taken = block_bytes.saturating_mul(share.live_count);
@@ -79,6 +75,10 @@ pub fn sites(profile: &Profile) -> Vec<Site> {
         site.pinning_count = site.pinning_count.saturating_add(pin.held_count);
     }
     let mut sites: Vec<Site> = sites.into_iter().map(|(site, _)| site).collect();
+    for site in &mut sites {
+        site.threads.sort_unstable();
+        site.threads.dedup();
+    }
     sites.sort_by_key(|site| std::cmp::Reverse((site.live.bytes, site.allocated.bytes)));
     sites
 }
@@ -118,7 +118,9 @@ impl Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::model::{SCHEMA, Stack, Thread, ThreadShare};
     use crate::report::sample;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn sites_hold_what_their_stacks_hold() {
@@ -140,5 +142,23 @@ mod tests {
             spread.add(&mut sum, &part);
         }
         assert_eq!((sum.bytes_low, sum.bytes, sum.bytes_high, sum.samples), (340, 400, 480, 36));
+    }
+    /// As a made-up file of some KB has them; by searching what is known of them it took minutes.
+    #[test]
+    fn threads_of_a_site_are_gathered_once() {
+        const THREADS: u32 = 4096;
+        let share = |thread| ThreadShare { thread, live_bytes: 1 };
+        let stack = Stack { threads: (0..THREADS).map(share).collect(), ..Stack::default() };
+        let profile = Profile {
+            schema: SCHEMA,
+            stacks: vec![stack; 1000],
+            threads: vec![Thread::default(); THREADS as usize],
+            ..Profile::default()
+        };
+        assert_eq!(profile.check(), Ok(()));
+        let start = Instant::now();
+        let sites = sites(&profile);
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+        assert!(sites.len() == 1 && sites[0].threads.len() == THREADS as usize);
     }
 }
