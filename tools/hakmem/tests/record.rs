@@ -243,6 +243,37 @@ fn a_process_that_becomes_another_program_leaves_its_last_moment() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
+/// Anybody may make a file of that name, and a pipe there has no other end.
+#[test]
+fn code_that_lies_in_no_file_has_the_names_of_its_map_and_a_pipe_is_none() {
+    let folder = folder("generated");
+    let process = Sleeper::with(Some(publishing()), &["STAND_IN_GENERATED"]);
+    let (file, map) = (folder.join("a.hakprof"), format!("/tmp/perf-{}.map", process.pid()));
+    let leaks = || {
+        let arguments = ["record", "-p", &process.pid(), "--seconds", "1", "-o", text(&file)];
+        let mut recorder = hakmem(&arguments).stderr(std::process::Stdio::null()).spawn().unwrap();
+        for _ in 0..300 {
+            if let Some(status) = recorder.try_wait().unwrap() {
+                assert_eq!(status.code(), Some(0));
+                return output(&mut hakmem(&["leaks", text(&file)])).1;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        recorder.kill().unwrap();
+        recorder.wait().unwrap();
+        "it does not end".to_owned()
+    };
+    assert!(Command::new("mkfifo").arg(&map).status().unwrap().success());
+    let of_pipe = leaks();
+    fs::remove_file(&map).unwrap();
+    fs::write(&map, "600000000000 40 made_by_the_program\n").unwrap();
+    let of_file = leaks();
+    fs::remove_file(&map).unwrap();
+    assert!(of_pipe.starts_with("  1  code without a file  "), "{of_pipe}");
+    assert!(of_file.starts_with("  1  made_by_the_program  "), "{of_file}");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
 /// `hakmem run --record` of a program that records from its start, and ends by `how` after a second.
 fn recorded_until(folder: &Path, how: &str) -> (std::process::ExitStatus, String) {
     let source = format!(

@@ -12,6 +12,7 @@ use super::raw::{self, AGE_ENDS_US, COUNT_UNIT, LiveRow, StackRow, Tables};
 use crate::profile::file::name_clean;
 use crate::profile::interval::Sums;
 use crate::profile::model::*;
+use crate::symbols::perf_map::Author;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -24,7 +25,8 @@ const OLD_US: u64 = 10_000_000;
 pub struct Subject {
     pub program: Program,
     pub mappings: Vec<Mapping>,
-    pub root: PathBuf, // where its files are, seen from here
+    pub root: PathBuf,  // where its files are, seen from here
+    pub author: Author, // of its map of code that it made
     pub settings: Vec<Setting>,
     pub resident_bytes: u64,
     pub resident_peak_bytes: u64,

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::ops::Deref;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 pub const MAGIC: &[u8] = b"HAKMEM DUMP 1\n\n\0";
@@ -33,8 +34,13 @@ const TEXT_BYTES_MAX: usize = 128 << 20;
 /// Two of each of two million chunks.
 const SECTIONS_MAX: usize = 1 << 22;
 
-/// A dump's bytes. 16 GiB of small blocks make 260 to 400 MB of them, of which little is looked at.
-pub enum Content {
+/// A dump. 16 GiB of small blocks make 260 to 400 MB of them, of which little is looked at.
+pub struct Content {
+    bytes: Bytes,
+    owner: Option<u32>, // of the file
+}
+
+enum Bytes {
     Mapped(Mmap),
     Read(Vec<u8>),
 }
@@ -45,19 +51,20 @@ impl Content {
         let refused = |error: io::Error| crate::system::error_text(&error);
         let is_whole = file.stream_position().is_ok_and(|at| at == head.len() as u64);
         let metadata = file.metadata().map_err(refused)?;
+        let owner = metadata.is_file().then(|| metadata.uid());
         if is_whole && metadata.is_file() {
             if metadata.len() > BYTES_MAX {
                 return Err(format!("is larger than a dump may be ({})", text::bytes(BYTES_MAX)));
             }
             // A file that shrinks while it is mapped ends us; the library writes its dumps under another name first.
             if let Ok(map) = unsafe { Mmap::map(file) } {
-                return Ok(Content::Mapped(map));
+                return Ok(Content { bytes: Bytes::Mapped(map), owner });
             }
         }
         let mut content = head;
         file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content).map_err(refused)?;
         match content.len() as u64 > FILE_BYTES_MAX {
-            false => Ok(Content::Read(content)),
+            false => Ok(Content { bytes: Bytes::Read(content), owner }),
             true => {
                 Err(format!("is larger than what can be read from here ({})", text::bytes(FILE_BYTES_MAX)))
             }
@@ -69,9 +76,9 @@ impl Deref for Content {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match self {
-            Content::Mapped(map) => map,
-            Content::Read(bytes) => bytes,
+        match &self.bytes {
+            Bytes::Mapped(map) => map,
+            Bytes::Read(bytes) => bytes,
         }
     }
 }
@@ -102,7 +109,7 @@ struct Opened<'a> {
     address: u64,
 }
 
-fn opened(content: &[u8]) -> Result<Opened<'_>, String> {
+fn opened(content: &Content) -> Result<Opened<'_>, String> {
     let dump = parse(content)?;
     let about = |name: &str| {
         let text = String::from_utf8_lossy(dump.texts.get("about").map(Vec::as_slice).unwrap_or_default());
@@ -116,8 +123,11 @@ fn opened(content: &[u8]) -> Result<Opened<'_>, String> {
     let number = |name: &str| about(name).parse::<u64>().unwrap_or(0);
     let mappings = mappings_of(&dump);
     let reason = about("reason");
+    let program = program_of(&dump, &mappings, number("pid"));
+    let written_unix_ms = number("realtime_ns") / 1_000_000;
     let subject = Subject {
-        program: program_of(&dump, &mappings, number("pid")),
+        author: subject::author_then(program.pid, &program.path, written_unix_ms, content.owner),
+        program,
         mappings,
         root: PathBuf::from("/"),
         settings: Vec::new(),
@@ -146,7 +156,7 @@ impl Opened<'_> {
 }
 
 /// The profile of a dump; `content` begins with MAGIC.
-pub fn profile(content: &[u8]) -> Result<Profile, String> {
+pub fn profile(content: &Content) -> Result<Profile, String> {
     let opened = opened(content)?;
     let tables = Tables::read(&opened.dump, opened.address).map_err(|reason| opened.refused(&reason))?;
     opened.whole()?;
@@ -157,7 +167,7 @@ pub fn profile(content: &[u8]) -> Result<Profile, String> {
 }
 
 /// What was done to guarded blocks, as a dump has it; `content` begins with MAGIC.
-pub fn guards(content: &[u8]) -> Result<Vec<Misuse>, String> {
+pub fn guards(content: &Content) -> Result<Vec<Misuse>, String> {
     let opened = opened(content)?;
     let found = raw::guards_read(&opened.dump, opened.address).map_err(|reason| opened.refused(&reason))?;
     if found.is_empty() {
@@ -271,6 +281,14 @@ mod tests {
     use std::os::unix::fs::FileExt;
     use std::os::unix::net::UnixStream;
 
+    fn read(bytes: &[u8]) -> Content {
+        Content { bytes: Bytes::Read(bytes.to_vec()), owner: None }
+    }
+
+    fn profile(bytes: &[u8]) -> Result<Profile, String> {
+        super::profile(&read(bytes))
+    }
+
     fn section(name: &str, kind: u64, address: u64, bytes: &[u8]) -> Vec<u8> {
         let mut head = [0; HEAD_BYTES];
         head[..name.len()].copy_from_slice(name.as_bytes());
@@ -335,7 +353,7 @@ mod tests {
         let mut head = vec![0; MAGIC.len()];
         from.read_exact(&mut head).unwrap();
         let content = Content::behind(head, &File::from(OwnedFd::from(from)));
-        assert!(content.is_ok_and(|content| *content == *whole && profile(&content).is_ok()));
+        assert!(content.is_ok_and(|content| *content == *whole && super::profile(&content).is_ok()));
     }
 
     #[test]
@@ -385,8 +403,8 @@ mod tests {
             section("published", KIND_MEMORY, 0x5000, &published),
         ]
         .concat();
-        let whole = [&tables[..], &section("end", KIND_TEXT, 0, b"")].concat();
-        let (whole, cut) = (opened(&whole).ok().unwrap(), opened(&tables).ok().unwrap());
+        let (cut, whole) = (read(&tables), read(&[&tables[..], &section("end", KIND_TEXT, 0, b"")].concat()));
+        let (whole, cut) = (opened(&whole).ok().unwrap(), opened(&cut).ok().unwrap());
         assert_eq!((whole.whole(), cut.whole()), (Ok(()), Err("is cut short".to_owned())));
         assert_eq!(cut.refused("x"), "is cut short");
     }

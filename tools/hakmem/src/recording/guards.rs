@@ -225,6 +225,7 @@ mod tests {
             program: crate::profile::model::Program::default(),
             mappings: Vec::new(),
             root: std::path::PathBuf::from("/"),
+            author: crate::symbols::perf_map::Author::ended(None, 0),
             settings: Vec::new(),
             resident_bytes: 0,
             resident_peak_bytes: 0,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub struct Names<'a> {
     subject: &'a Subject,
     symbols: Symbols,
-    generated: PerfMap,
+    generated: Option<PerfMap>, // None: not asked for yet
     locations: HashMap<u64, u32>,
     functions: HashMap<(String, String, Option<u32>), u32>,
     modules: HashMap<u64, u32>, // by the mapping's start
@@ -25,7 +25,7 @@ impl<'a> Names<'a> {
         Names {
             subject,
             symbols: Symbols::new(),
-            generated: PerfMap::of_process(subject.program.pid, &subject.root),
+            generated: None,
             locations: HashMap::new(),
             functions: HashMap::new(),
             modules: HashMap::new(),
@@ -42,7 +42,7 @@ impl<'a> Names<'a> {
         let module = self.module(address);
         let mut named = match module {
             Some(module) => self.symbols.names(&self.module_rows[module as usize].1, address),
-            None => self.generated.name(address).map(generated).into_iter().collect(),
+            None => self.generated(address).into_iter().collect(),
         };
         if named.is_empty() {
             named.push(Named { name: self.unnamed(module, address), ..Named::default() });
@@ -52,6 +52,13 @@ impl<'a> Names<'a> {
         self.location_rows.push(Location { module, address, lines });
         self.locations.insert(address, place);
         place
+    }
+
+    /// Of code that lies in no file.
+    fn generated(&mut self, address: u64) -> Option<Named> {
+        let Subject { program, root, author, .. } = self.subject;
+        let map = self.generated.get_or_insert_with(|| PerfMap::of_process(program.pid, root, author));
+        map.name(address).map(|name| Named { name: name.to_owned(), ..Named::default() })
     }
 
     fn line(&mut self, mut named: Named, module: Option<u32>) -> Line {
@@ -144,8 +151,4 @@ impl<'a> Names<'a> {
         profile.functions = self.function_rows;
         profile.locations = self.location_rows;
     }
-}
-
-fn generated(name: &str) -> Named {
-    Named { name: name.to_owned(), ..Named::default() }
 }

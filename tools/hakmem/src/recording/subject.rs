@@ -6,11 +6,12 @@ use super::raw::Published;
 use crate::options::OPTIONS;
 use crate::profile::file::name_clean;
 use crate::profile::model::{Program, Setting};
+use crate::symbols::perf_map::Author;
 use crate::system;
 use crate::text::Failure;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// CLOCK_MONOTONIC, as the library's times are.
 pub fn now_ns() -> u64 {
@@ -38,6 +39,7 @@ pub fn of_process(process: &Process, published: &Published, reason: &str) -> Res
     // A program that records from its start has begun within a second of it.
     let late_ms = (published.start_realtime_ns / 1_000_000).saturating_sub(program.started_unix_ms);
     Ok(Subject {
+        author: Author::running(user_of(pid), program.started_unix_ms),
         is_attached: late_ms > 1000,
         program,
         mappings: process.mappings()?,
@@ -48,6 +50,22 @@ pub fn of_process(process: &Process, published: &Published, reason: &str) -> Res
         now_ns: now_ns(),
         reason: reason.to_owned(),
     })
+}
+
+fn user_of(pid: u32) -> Option<u32> {
+    let ids = system::status_field(pid, "Uid").ok().flatten()?;
+    ids.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Who wrote the map of a process that was seen at `seen_unix_ms` and had this image. Where it runs still, it writes on;
+/// who has its number now and began later is another. `user`: whose the process was, if it is gone.
+pub fn author_then(pid: u32, image: &str, seen_unix_ms: u64, user: Option<u32>) -> Author {
+    let stat = system::text_read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let is_image = fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path == Path::new(image));
+    match started_unix_ms(&stat).filter(|started| is_image && *started <= seen_unix_ms) {
+        Some(started) => Author::running(user_of(pid), started),
+        None => Author::ended(user, seen_unix_ms),
+    }
 }
 
 fn program_of(pid: u32) -> Program {
@@ -114,4 +132,21 @@ pub fn settings_of(environment: &[(String, String)]) -> Vec<Setting> {
         .collect();
     settings.iter_mut().for_each(|setting| name_clean(&mut setting.value));
     settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_was_given_again_is_of_another_process() {
+        let (pid, image) = (std::process::id(), std::env::current_exe().unwrap());
+        let image = image.to_str().unwrap();
+        let now_ms = realtime_ns() / 1_000_000;
+        let gone = |seen_ms| Author::ended(Some(7), seen_ms);
+        assert_ne!(author_then(pid, image, now_ms, Some(7)), gone(now_ms));
+        assert_eq!(author_then(pid, "/bin/another", now_ms, Some(7)), gone(now_ms));
+        assert_eq!(author_then(pid, image, now_ms - 86_400_000, Some(7)), gone(now_ms - 86_400_000));
+        assert_eq!(author_then(u32::MAX >> 1, image, now_ms, Some(7)), gone(now_ms));
+    }
 }

@@ -10,6 +10,7 @@ use memmap2::Mmap;
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, SymbolKind, elf};
 use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 pub struct Image {
@@ -149,8 +150,11 @@ fn opened(path: &Path) -> Option<Mmap> {
     if path.as_os_str().is_empty() {
         return None;
     }
+    // A dump may name a pipe: nobody is waited for at its other end.
+    let file = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
+    file.metadata().ok().filter(fs::Metadata::is_file)?;
     // A file that shrinks while it is mapped ends us; files that programs run from are replaced, not cut.
-    unsafe { Mmap::map(&fs::File::open(path).ok()?).ok() }
+    unsafe { Mmap::map(&file).ok() }
 }
 
 fn segments_of(file: &Elf) -> Vec<Segment> {
@@ -294,5 +298,15 @@ mod tests {
         assert!(inlined[0].name.starts_with("make") && inlined[1].name == "outer", "{inlined:?}");
         assert_eq!(inlined[1].line, 8);
         fs::remove_dir_all(&folder).unwrap();
+    }
+    #[test]
+    fn a_pipe_is_no_file_of_a_program() {
+        let path = std::env::temp_dir().join(format!("hakmem-image-pipe-{}", std::process::id()));
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let (is_none, (told, said)) = (path.clone(), std::sync::mpsc::channel());
+        std::thread::spawn(move || told.send(opened(&is_none).is_none()));
+        let said = said.recv_timeout(std::time::Duration::from_secs(10));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(said, Ok(true), "it waits for somebody who writes");
     }
 }

@@ -1,6 +1,7 @@
 //! A stand-in for the library that publishes what a recording would: two call sites, one that grows and one that
 //! pins, in the structs of src/watch/published.h. It takes requests as visits do; STAND_IN_DEAF keeps it from it until
-//! SIGUSR1, and it was held up by an earlier recording. With STAND_IN_EARLIER half of what the one that grows left is of an earlier recording.
+//! SIGUSR1, and it was held up by an earlier recording. With STAND_IN_EARLIER half of what the one that grows left is of
+//! an earlier recording; with STAND_IN_GENERATED that one lies in no file.
 
 use super::{compile, folder};
 use std::path::{Path, PathBuf};
@@ -76,6 +77,7 @@ __attribute__((constructor)) static void begin(void) {
     struct hak_published *p = &hakmem_published;
     if (getenv("STAND_IN_SILENT")) return;
     uint64_t inside[3] = {(uintptr_t)stand_in_leak + 12, (uintptr_t)stand_in_pin + 12, (uintptr_t)stand_in_outer + 12};
+    if (getenv("STAND_IN_GENERATED")) inside[0] = UINT64_C(0x600000000010);
     frames[0] = inside[0], frames[1] = inside[2], frames[2] = inside[1], frames[3] = inside[2];
     stacks[1] = (struct hak_stack_row){.sequence = 2, .frame_count = 2, .frame_first = 0, .alloc_samples = 64, .free_samples = 32,
         .alloc_count = 64000 * 1024, .alloc_bytes = 64000 * 60, .free_count = 32000 * 1024, .free_bytes = 32000 * 60,
