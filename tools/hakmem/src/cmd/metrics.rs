@@ -143,7 +143,8 @@ fn metrics(attached: &Attached) -> Result<String, Failure> {
     let tables = attached.tables()?;
     let pid = attached.process.pid;
     let residence = Residence::of_process(pid);
-    let census = Census::take(&attached.process, &tables.published, &tables.classes, &residence);
+    let census = Census::take(&attached.process, &tables.published, &tables.classes, &residence)
+        .map_err(|reason| attached.failure(&reason))?;
     Ok(page(&tables, &census, pid))
 }
 

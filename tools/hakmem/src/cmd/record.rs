@@ -206,7 +206,8 @@ impl Moment {
         let tables = attached.tables()?;
         let subject = subject::of_process(&attached.process, &tables.published, reason)?;
         let residence = Residence::of_process(attached.process.pid);
-        let census = Census::take(&attached.process, &tables.published, &tables.classes, &residence);
+        let census = Census::take(&attached.process, &tables.published, &tables.classes, &residence)
+            .map_err(|reason| attached.failure(&reason))?;
         // What an exec came between is of two programs.
         attached.published()?;
         Ok(Moment { tables, subject, census })

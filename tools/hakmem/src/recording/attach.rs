@@ -222,7 +222,7 @@ impl Attached {
         }
     }
 
-    fn failure(&self, reason: &str) -> Failure {
+    pub fn failure(&self, reason: &str) -> Failure {
         let pid = self.process.pid;
         if !self.process.is_alive() {
             return Failure::usage(format!("process {pid} has ended"));

@@ -13,7 +13,7 @@ use crate::profile::file::name_clean;
 use crate::profile::interval::Sums;
 use crate::profile::model::*;
 use crate::symbols::perf_map::Author;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 const TEMPORARY_US: u64 = 1000;
@@ -292,8 +292,8 @@ fn classes(tables: &Tables, census: &Census) -> (Vec<Class>, HashMap<u32, u32>) 
     let large =
         Class { live_count: tables.large.count, resident_bytes: tables.large.bytes, ..Class::default() };
     rows.push((0, large));
-    let is_sampled = |index: u32| tables.live.iter().any(|row| row.class_index == index);
-    rows.retain(|(index, class)| class.slab_count > 0 || class.live_count > 0 || is_sampled(*index));
+    let sampled: HashSet<u32> = tables.live.iter().map(|row| row.class_index).collect();
+    rows.retain(|(index, class)| class.slab_count > 0 || class.live_count > 0 || sampled.contains(index));
     rows.sort_by_key(|(_, class)| if class.bytes == 0 { u64::MAX } else { class.bytes });
     let class_of = rows.iter().enumerate().map(|(at, (index, _))| (*index, at as u32)).collect();
     (rows.into_iter().map(|(_, class)| class).collect(), class_of)

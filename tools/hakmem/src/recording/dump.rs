@@ -16,12 +16,12 @@ use crate::profile::file::FILE_BYTES_MAX;
 use crate::profile::model::{Profile, Program};
 use crate::text;
 use memmap2::Mmap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub const MAGIC: &[u8] = b"HAKMEM DUMP 1\n\n\0";
 const HEAD_BYTES: usize = 40;
@@ -87,7 +87,7 @@ impl Deref for Content {
 struct Dump<'a> {
     texts: BTreeMap<String, Vec<u8>>,
     memory: BTreeMap<u64, &'a [u8]>,
-    files: Vec<u64>, // where images of mapped files begin
+    files: BTreeSet<u64>, // where images of mapped files begin
     is_whole: bool,
 }
 
@@ -160,7 +160,8 @@ pub fn profile(content: &Content) -> Result<Profile, String> {
     let opened = opened(content)?;
     let tables = Tables::read(&opened.dump, opened.address).map_err(|reason| opened.refused(&reason))?;
     opened.whole()?;
-    let census = Census::take(&opened.dump, &tables.published, &tables.classes, &Residence::AsReturned);
+    let census = Census::take(&opened.dump, &tables.published, &tables.classes, &Residence::AsReturned)
+        .map_err(|reason| opened.refused(&reason))?;
     let profile = convert::profile(&tables, &opened.subject, &census, &[]);
     profile.check()?;
     Ok(profile)
@@ -178,7 +179,7 @@ pub fn guards(content: &Content) -> Result<Vec<Misuse>, String> {
 
 fn parse(content: &[u8]) -> Result<Dump<'_>, String> {
     let mut dump =
-        Dump { texts: BTreeMap::new(), memory: BTreeMap::new(), files: Vec::new(), is_whole: false };
+        Dump { texts: BTreeMap::new(), memory: BTreeMap::new(), files: BTreeSet::new(), is_whole: false };
     let mut rest = content.strip_prefix(MAGIC).ok_or("is a dump of another version")?;
     let (mut section_count, mut text_bytes) = (0, 0);
     while let Some((head, after)) = rest.split_at_checked(HEAD_BYTES) {
@@ -200,7 +201,7 @@ fn parse(content: &[u8]) -> Result<Dump<'_>, String> {
             KIND_TEXT => dump.texts.entry(name).or_default().extend_from_slice(bytes),
             KIND_MEMORY => {
                 if name == "file" {
-                    dump.files.push(address);
+                    dump.files.insert(address);
                 }
                 dump.memory.insert(address, bytes);
             }
@@ -214,15 +215,16 @@ fn parse(content: &[u8]) -> Result<Dump<'_>, String> {
 /// The mappings, each with the build id of the file that was mapped then.
 fn mappings_of(dump: &Dump) -> Vec<Mapping> {
     let mut mappings = mappings_parse(dump.texts.get("maps").map(Vec::as_slice).unwrap_or_default());
-    for start in &dump.files {
-        let Some(page) = dump.memory.get(start) else { continue };
-        let Some(build_id) = build_id_of_image(page) else { continue };
-        let Some(path) = mappings.iter().find(|mapping| mapping.start == *start).map(|m| m.path.clone())
-        else {
-            continue;
-        };
-        let of_file = mappings.iter_mut().filter(|mapping| mapping.path == path);
-        of_file.for_each(|mapping| mapping.build_id.clone_from(&build_id));
+    let paths: HashMap<u64, &PathBuf> = mappings.iter().rev().map(|m| (m.start, &m.path)).collect();
+    let of_file = |start: &u64| {
+        let build_id = build_id_of_image(dump.memory.get(start)?)?;
+        Some((PathBuf::clone(paths.get(start)?), build_id))
+    };
+    let build_ids: HashMap<PathBuf, String> = dump.files.iter().filter_map(of_file).collect();
+    for mapping in &mut mappings {
+        if let Some(build_id) = build_ids.get(&mapping.path) {
+            mapping.build_id.clone_from(build_id);
+        }
     }
     // Deleted then: what stands there now is told by its build id.
     mappings.iter_mut().for_each(|mapping| mapping.is_deleted = false);
@@ -233,6 +235,8 @@ fn mappings_of(dump: &Dump) -> Vec<Mapping> {
 fn build_id_of_image(page: &[u8]) -> Option<String> {
     use object::elf;
     use object::read::elf::{FileHeader, ProgramHeader};
+    const PAGE_BYTES: usize = 4096; // dump.c writes no more
+    let page = page.get(..PAGE_BYTES).unwrap_or(page);
     let header = elf::FileHeader64::<object::Endianness>::parse(page).ok()?;
     let endian = header.endian().ok()?;
     for segment in header.program_headers(endian, page).ok()? {
@@ -248,10 +252,11 @@ fn build_id_of_image(page: &[u8]) -> Option<String> {
 
 /// The program's own image: the lowest that has code. Java maps an archive of classes lower.
 fn image_of(mappings: &[Mapping]) -> PathBuf {
-    let has_code = |path: &Path| mappings.iter().any(|other| other.is_executable && other.path == path);
+    let with_code: HashSet<&PathBuf> =
+        mappings.iter().filter(|mapping| mapping.is_executable).map(|mapping| &mapping.path).collect();
     let mut images =
         mappings.iter().filter(|mapping| mapping.path.is_absolute()).map(|mapping| &mapping.path);
-    images.find(|path| has_code(path)).cloned().unwrap_or_default()
+    images.find(|path| with_code.contains(path)).cloned().unwrap_or_default()
 }
 
 fn program_of(dump: &Dump, mappings: &[Mapping], pid: u64) -> Program {
@@ -274,12 +279,14 @@ fn program_of(dump: &Dump, mappings: &[Mapping], pid: u64) -> Program {
 
 #[cfg(test)]
 mod tests {
-    use super::raw::{Plain, Published};
+    use super::raw::{ClassRow, Geometry, Plain, Published, Table};
     use super::*;
     use std::io::Write;
     use std::os::fd::OwnedFd;
     use std::os::unix::fs::FileExt;
     use std::os::unix::net::UnixStream;
+    use std::path::Path;
+    use std::time::{Duration, Instant};
 
     fn read(bytes: &[u8]) -> Content {
         Content { bytes: Bytes::Read(bytes.to_vec()), owner: None }
@@ -342,6 +349,140 @@ mod tests {
         assert!(cut.err().unwrap().contains("is cut short"));
         assert!(text.err().unwrap().contains("has more than a dump may"));
         assert!(larger.err().unwrap().contains("is larger than a dump may be (64.0 GiB)"));
+    }
+
+    /// A dump of these tables and sections, looked at in little time.
+    fn at_once(published: &Published, sections: &[Vec<u8>]) -> Result<Profile, String> {
+        let start = Instant::now();
+        let end = section("end", KIND_TEXT, 0, b"");
+        let found = profile(&[begun(published), sections.concat(), end].concat());
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        found
+    }
+
+    /// A few bytes that were four million chunks: the same ones.
+    #[test]
+    fn chunks_that_lie_one_on_another_are_refused() {
+        let mut published = published();
+        let geometry = &mut published.geometry;
+        (geometry.page_shift, geometry.granule_shift, geometry.unit_shift) = (10, 16, 0);
+        (geometry.meta, geometry.chunk_top_address) = (0x9000, 0x9000);
+        let mut memory = [0; 64];
+        memory[..8].copy_from_slice(&(1_u64 << 22).to_le_bytes());
+        let found = at_once(&published, &[section("chunk", KIND_MEMORY, 0x9000, &memory)]);
+        assert_eq!(found.err().unwrap(), "is damaged: its chunks lie one on another");
+        // All but one of the distances.
+        let sane = sane_geometry();
+        let cases: [fn(&mut Geometry); 5] = [
+            |geometry| geometry.chunk_struct_bytes = 0,
+            |geometry| geometry.slab_struct_bytes = 0,
+            |geometry| geometry.meta_bytes = 0,
+            |geometry| geometry.structs_bytes = 0,
+            |geometry| geometry.unit_meta_bytes = 0,
+        ];
+        for spoil in cases {
+            published.geometry = sane;
+            spoil(&mut published.geometry);
+            assert!(at_once(&published, &chunk_of(16, 4096, 64, 1 << 16)).is_err());
+        }
+    }
+
+    fn sane_geometry() -> Geometry {
+        Geometry {
+            meta: 0x10_0000,
+            chunk_top_address: 0x9000,
+            unit_meta_bytes: 0x1000 + (128 << 10),
+            structs_bytes: 0x1000,
+            meta_bytes: 128 << 10,
+            page_shift: 12,
+            granule_shift: 16,
+            chunk_struct_bytes: 384,
+            chunk_slabs_offset: 16,
+            slab_struct_bytes: 64,
+            slab_owner_line_offset: 2,
+            slab_remote_line_offset: 2,
+            slab_page_shift_offset: 4,
+            slab_returned_offset: 8,
+            ..Geometry::zero()
+        }
+    }
+
+    /// A chunk of 64 slabs of one class, and that class: all blocks live.
+    fn chunk_of(block_bytes: u32, capacity: u32, word_count: u32, slab_bytes: u32) -> Vec<Vec<u8>> {
+        const LINES: usize = 64; // the headers take as many
+        let class = ClassRow { reciprocal: 0, block_bytes, capacity, word_count, slab_bytes };
+        let mut chunk = vec![0; 0x1000];
+        chunk[16..24].fill(0xff);
+        let mut header = [0; 64];
+        header[..3].copy_from_slice(&[1, 0, LINES as u8]);
+        let metadata = [header.repeat(LINES), vec![0; 0x1000]].concat();
+        vec![
+            section("chunk_top", KIND_MEMORY, 0x9000, &1_u64.to_le_bytes()),
+            section("chunk", KIND_MEMORY, 0x10_0000, &chunk),
+            section("slabs", KIND_MEMORY, 0x10_1000, &metadata),
+            section("classes", KIND_MEMORY, 0x8000, &[vec![0; 24], bytes_of(&class)].concat()),
+        ]
+    }
+
+    #[test]
+    fn a_class_whose_blocks_do_not_fit_their_slab_is_left_out() {
+        let mut published = published();
+        published.geometry = sane_geometry();
+        published.classes = Table { address: 0x8000, row_bytes: 24, capacity: 2, used: 2 };
+        let live = |block_bytes, capacity, word_count, slab_bytes| {
+            let found =
+                at_once(&published, &chunk_of(block_bytes, capacity, word_count, slab_bytes)).unwrap();
+            found.classes.iter().map(|class| class.live_count).sum::<u64>()
+        };
+        assert_eq!(live(16, 4096, 64, 1 << 16), 64 * 4096);
+        assert_eq!(live(u32::MAX, 4096, 64, 1 << 16), 0); // four million pages for each of 262,144 blocks
+        assert_eq!(live(16, 4097, 65, 1 << 17), 0);
+        assert_eq!(live(17, 4096, 64, 1 << 16), 0);
+    }
+
+    /// Of ten megabytes they were 2.4 gigabytes.
+    #[test]
+    fn a_table_of_rows_that_no_library_has_is_refused() {
+        const COUNT: u64 = 2_500_000;
+        let mut published = published();
+        published.guard_faults = Table { address: 0x10_0000, row_bytes: 4, capacity: COUNT, used: COUNT };
+        let faults = section("guard_faults", KIND_MEMORY, 0x10_0000, &vec![2; 4 * COUNT as usize]);
+        let content = read(&[begun(&published), faults, section("end", KIND_TEXT, 0, b"")].concat());
+        let start = Instant::now();
+        let reason = guards(&content).err().unwrap();
+        assert_eq!(reason, "is damaged: a table of 2500000 rows of 4 bytes cannot be");
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        for (count, row_bytes, is_refused) in
+            [(2, 311, true), (2, 312, false), (2, 5000, false), (129, 312, true)]
+        {
+            published.guard_faults = Table { address: 0x10_0000, row_bytes, capacity: count, used: count };
+            let faults =
+                section("guard_faults", KIND_MEMORY, 0x10_0000, &vec![0; (count * row_bytes) as usize]);
+            let content = read(&[begun(&published), faults, section("end", KIND_TEXT, 0, b"")].concat());
+            assert_eq!(guards(&content).is_err(), is_refused, "{count} of {row_bytes}");
+        }
+        // A table of each kind, of more than can be held, in a file of holes.
+        let tables: [fn(&mut Published) -> &mut Table; 4] =
+            [|p| &mut p.stacks, |p| &mut p.frames, |p| &mut p.live, |p| &mut p.timeline];
+        for of in tables {
+            let mut published = self::published();
+            *of(&mut published) = Table { address: 0, row_bytes: 1 << 20, capacity: 1 << 12, used: 1 << 12 };
+            of(&mut published).address = 0x10_0000;
+            assert!(at_once(&published, &[]).err().unwrap().contains("rows of 1048576 bytes cannot be"));
+        }
+    }
+
+    /// As many as a dump of some megabytes has room for, each with each.
+    #[test]
+    fn mappings_and_images_are_gone_through_once() {
+        let places = 0x100..100_000_u64;
+        let line =
+            |at: u64| format!("{:x}-{:x} r--p 00000000 fe:00 9 /lib/{at}.so\n", at << 12, (at + 1) << 12);
+        let maps: String = places.clone().map(line).collect();
+        let images = places.map(|at| section("file", KIND_MEMORY, at << 12, b"\x7fELF"));
+        let sections: Vec<Vec<u8>> =
+            [section("maps", KIND_TEXT, 0, maps.as_bytes())].into_iter().chain(images).collect();
+        assert!(at_once(&published(), &[sections.concat()]).is_ok());
     }
 
     #[test]

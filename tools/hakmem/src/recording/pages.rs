@@ -8,7 +8,7 @@
 //! Cost:    three system calls a chunk of 4 MiB, and 8 bytes of pagemap a page.
 
 use super::memory::Memory;
-use super::raw::{ClassRow, Published};
+use super::raw::{ClassRow, Geometry, Published};
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -18,6 +18,10 @@ const CHUNK_BYTES: u32 = 4 << 20;
 const LINE_BYTES: u64 = 64;
 const HEADER_BYTES: usize = 64;
 const SPARSE_SHARE: u64 = 4;
+/// What the largest window has: 16 TiB.
+const CHUNKS_MAX: u64 = 1 << 22;
+/// Of all that is kept of pages, 1 GiB: those of 1 TiB of slabs where a page has 4 KiB. Further ones are counted, not kept.
+const PAGES_KEPT_MAX: usize = 1 << 28;
 
 /// A size class, as it stands now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -54,36 +58,43 @@ impl Residence {
 }
 
 impl Census {
+    /// Of nothing.
+    pub fn empty(published: &Published, rows: &[ClassRow]) -> Census {
+        Census {
+            classes: rows
+                .iter()
+                .map(|row| ClassCount { block_bytes: u64::from(row.block_bytes), ..ClassCount::default() })
+                .collect(),
+            page_shift: published.geometry.page_shift,
+            window_base: published.geometry.window_base,
+            chunks: HashMap::new(),
+        }
+    }
+
+    /// Or, in one line, what cannot be: where chunks shared their headers, a few bytes would be a heap of 16 TiB.
     pub fn take(
         memory: &dyn Memory,
         published: &Published,
         rows: &[ClassRow],
         residence: &Residence,
-    ) -> Census {
+    ) -> Result<Census, String> {
         let geometry = &published.geometry;
-        let mut census = Census {
-            classes: rows
-                .iter()
-                .map(|row| ClassCount { block_bytes: u64::from(row.block_bytes), ..ClassCount::default() })
-                .collect(),
-            page_shift: geometry.page_shift,
-            window_base: geometry.window_base,
-            chunks: HashMap::new(),
-        };
-        let sane = (10..=16).contains(&geometry.page_shift)
+        let mut census = Census::empty(published, rows);
+        let is_known = (10..=16).contains(&geometry.page_shift)
             && geometry.granule_shift == 16
             && geometry.unit_shift < 32
             && geometry.meta != 0;
         let mut top = [0; 8];
-        if !sane || memory.read(geometry.chunk_top_address, &mut top).is_err() {
-            return census;
+        if !is_known || memory.read(geometry.chunk_top_address, &mut top).is_err() {
+            return Ok(census);
         }
-        const CHUNKS_MAX: u64 = 1 << 22; // 16 TiB
+        let chunks = 0..u64::from_le_bytes(top).min(CHUNKS_MAX);
+        if !chunks.is_empty() && !are_apart(geometry) {
+            return Err("its chunks lie one on another".to_owned());
+        }
         let mut slabs = Slabs { memory, published, rows, residence };
-        for chunk in 0..u64::from_le_bytes(top).min(CHUNKS_MAX) {
-            slabs.chunk_count(chunk, &mut census);
-        }
-        census
+        chunks.for_each(|chunk| _ = slabs.chunk_count(chunk, &mut census));
+        Ok(census)
     }
 
     /// How many bytes live on the page of an address, if that page belongs to a slab and is resident.
@@ -105,6 +116,18 @@ impl Census {
     pub fn sparse_bytes(&self) -> u64 {
         self.classes.iter().map(|class| class.sparse_bytes).sum()
     }
+}
+
+/// Each chunk's struct and metadata has its own place.
+fn are_apart(geometry: &Geometry) -> bool {
+    let struct_bytes = u64::from(geometry.chunk_struct_bytes);
+    let headers_bytes = CHUNK_GRANULES * u64::from(geometry.slab_struct_bytes);
+    let metas_bytes = u128::from(geometry.meta_bytes) << geometry.unit_shift;
+    u64::from(geometry.chunk_slabs_offset) + 8 <= struct_bytes
+        && geometry.slab_struct_bytes as usize >= HEADER_BYTES
+        && geometry.meta_bytes >= headers_bytes
+        && geometry.structs_bytes >= struct_bytes << geometry.unit_shift
+        && u128::from(geometry.unit_meta_bytes) >= u128::from(geometry.structs_bytes) + metas_bytes
 }
 
 /// What we need of a slab's header.
@@ -132,37 +155,38 @@ impl Slabs<'_> {
         Some(u64::from_le_bytes(bytes))
     }
 
-    fn chunk_count(&mut self, chunk: u64, census: &mut Census) {
+    /// None: it has no slabs, or they cannot be read.
+    fn chunk_count(&mut self, chunk: u64, census: &mut Census) -> Option<()> {
         let geometry = &self.published.geometry;
         let unit =
             geometry.meta.wrapping_add((chunk >> geometry.unit_shift).wrapping_mul(geometry.unit_meta_bytes));
         let within = chunk & ((1 << geometry.unit_shift) - 1);
         let record = unit.wrapping_add(within * u64::from(geometry.chunk_struct_bytes));
-        let Some(slabs) =
-            self.word(record + u64::from(geometry.chunk_slabs_offset)).filter(|slabs| *slabs != 0)
-        else {
-            return;
-        };
-        let meta = unit.wrapping_add(geometry.structs_bytes).wrapping_add(within * geometry.meta_bytes);
+        let slabs = self.word(record.wrapping_add(u64::from(geometry.chunk_slabs_offset)))?;
+        let meta =
+            unit.wrapping_add(geometry.structs_bytes).wrapping_add(within.wrapping_mul(geometry.meta_bytes));
         let granules: Vec<u64> = (0..CHUNK_GRANULES).filter(|granule| slabs >> granule & 1 == 1).collect();
         let headers = granules.iter().map(|granule| {
-            let address = meta + granule * u64::from(geometry.slab_struct_bytes);
+            let address = meta.wrapping_add(granule * u64::from(geometry.slab_struct_bytes));
             (address, HEADER_BYTES)
         });
-        let Some(headers) = self.memory.read_pieces(&headers.collect::<Vec<_>>()) else { return };
+        let headers = self.memory.read_pieces(&headers.collect::<Vec<_>>())?;
         let slabs = granules.iter().zip(headers.chunks_exact(HEADER_BYTES));
         let slabs: Vec<Slab> = slabs.filter_map(|(granule, header)| self.slab(*granule, header)).collect();
+        if slabs.is_empty() {
+            return None;
+        }
         let rows = slabs.iter().flat_map(|slab| {
-            let line = |line: u16| meta + u64::from(line) * LINE_BYTES;
+            let line = |line: u16| meta.wrapping_add(u64::from(line) * LINE_BYTES);
             let bytes = slab.class.word_count as usize * 8;
             [
-                (line(slab.owner_line) + u64::from(geometry.row_head_bytes), bytes),
+                (line(slab.owner_line).wrapping_add(u64::from(geometry.row_head_bytes)), bytes),
                 (line(slab.remote_line), bytes),
             ]
         });
-        let Some(rows) = self.memory.read_pieces(&rows.collect::<Vec<_>>()) else { return };
+        let rows = self.memory.read_pieces(&rows.collect::<Vec<_>>())?;
 
-        let resident = self.resident_pages(geometry.window_base + (chunk << 22));
+        let resident = self.resident_pages(geometry.window_base.wrapping_add(chunk << 22));
         let mut pages = vec![ABSENT; 1 << (22 - geometry.page_shift)];
         let mut rest = rows.as_slice();
         for slab in &slabs {
@@ -170,7 +194,10 @@ impl Slabs<'_> {
             rest = after;
             self.slab_count(slab, words, resident.as_deref(), &mut pages, census);
         }
-        census.chunks.insert(chunk, pages);
+        if (census.chunks.len() + 1) * pages.len() <= PAGES_KEPT_MAX {
+            census.chunks.insert(chunk, pages);
+        }
+        Some(())
     }
 
     /// What a slab's header says, if it makes sense.
@@ -180,9 +207,11 @@ impl Slabs<'_> {
         let pair = |offset: u32| u16::from_le_bytes([byte(offset), byte(offset + 1)]);
         let class_index = usize::from(byte(geometry.slab_class_offset));
         let class = *self.rows.get(class_index)?;
-        let is_sane = class.block_bytes > 0
+        let blocks_bytes = u64::from(class.capacity) * u64::from(class.block_bytes);
+        let is_sane = blocks_bytes > 0
             && class.word_count <= 64
             && class.capacity <= class.word_count * 64
+            && blocks_bytes <= u64::from(class.slab_bytes)
             && class.slab_bytes <= CHUNK_BYTES;
         // A class may have pools (blocks of the same size, kept apart by lifetime): samples name the class.
         let class_index = self.rows.iter().position(|row| row.block_bytes == class.block_bytes)?;

@@ -12,8 +12,11 @@ pub const AGE_COUNT: usize = 12;
 /// Upper ends of the age buckets, in microseconds; the last bucket has none.
 pub const AGE_ENDS_US: [u64; AGE_COUNT - 1] =
     [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000];
-/// No table is larger: 64 times the largest that the library makes.
-const TABLE_BYTES_MAX: u64 = 4 << 30;
+/// No table is larger: eight times as many live rows as the library has, and four times as long.
+const TABLE_BYTES_MAX: u64 = 256 << 20;
+const COUNTERS_MAX: u64 = 4096;
+/// Of a counter's name, and what stands behind it.
+const COUNTER_BYTES_LEAST: u64 = 16;
 
 /// A struct of integers only: any bytes are a value of it.
 ///
@@ -45,6 +48,40 @@ macro_rules! plain {
 }
 
 unsafe impl Plain for u64 {}
+
+/// A row of a table. A table that is eight times as long as the library's, or has shorter rows, was made up: of a few bytes
+/// it would be gigabytes here.
+pub trait Row: Plain {
+    const COUNT_MAX: u64;
+    /// As the first library's were.
+    const BYTES_LEAST: u64 = size_of::<Self>() as u64;
+}
+
+impl Row for StackRow {
+    const COUNT_MAX: u64 = 8 << 14;
+}
+impl Row for u64 {
+    const COUNT_MAX: u64 = 8 << 19; // return addresses
+}
+impl Row for LiveRow {
+    const COUNT_MAX: u64 = 8 << 16;
+}
+impl Row for ThreadRow {
+    const COUNT_MAX: u64 = 8 << 11;
+}
+impl Row for TimeRow {
+    const COUNT_MAX: u64 = 8 << 12;
+}
+impl Row for ClassRow {
+    const COUNT_MAX: u64 = 4096;
+}
+impl Row for GuardRow {
+    const COUNT_MAX: u64 = 8 * (17 << 10); // guard_blocks may be 16,384, and a sixteenth are larger ones
+}
+impl Row for GuardFault {
+    const COUNT_MAX: u64 = 8 << 4;
+    const BYTES_LEAST: u64 = std::mem::offset_of!(GuardFault, was) as u64;
+}
 
 plain!(Table { address: u64, row_bytes: u64, capacity: u64, used: u64 });
 
@@ -413,13 +450,18 @@ fn row_of(fault: &GuardFault, now: Option<&GuardRow>) -> Option<GuardRow> {
     Some(row)
 }
 
-fn table_bytes(memory: &dyn Memory, table: &Table) -> Result<Vec<u8>, String> {
+fn table_bytes(
+    memory: &dyn Memory,
+    table: &Table,
+    count_max: u64,
+    bytes_least: u64,
+) -> Result<Vec<u8>, String> {
     let count = table.used.min(table.capacity);
     if table.address == 0 || count == 0 {
         return Ok(Vec::new());
     }
-    let bytes =
-        count.checked_mul(table.row_bytes).filter(|bytes| *bytes <= TABLE_BYTES_MAX && table.row_bytes >= 4);
+    let can_be = count <= count_max && table.row_bytes >= bytes_least;
+    let bytes = count.checked_mul(table.row_bytes).filter(|bytes| *bytes <= TABLE_BYTES_MAX && can_be);
     let bytes =
         bytes.ok_or_else(|| format!("a table of {count} rows of {} bytes cannot be", table.row_bytes))?;
     let mut content = vec![0; bytes as usize];
@@ -427,21 +469,21 @@ fn table_bytes(memory: &dyn Memory, table: &Table) -> Result<Vec<u8>, String> {
     Ok(content)
 }
 
-fn rows<Row: Plain>(memory: &dyn Memory, table: &Table) -> Result<Vec<Row>, String> {
-    let content = table_bytes(memory, table)?;
-    Ok(content.chunks_exact(table.row_bytes.max(1) as usize).map(Row::from_bytes).collect())
+fn rows<R: Row>(memory: &dyn Memory, table: &Table) -> Result<Vec<R>, String> {
+    let content = table_bytes(memory, table, R::COUNT_MAX, R::BYTES_LEAST)?;
+    Ok(content.chunks_exact(table.row_bytes.max(1) as usize).map(R::from_bytes).collect())
 }
 
 /// The table twice: a row is of one moment if its sequence was even in the first and is unchanged in the second.
-fn rows_with_sequence<Row: Plain>(
+fn rows_with_sequence<R: Row>(
     memory: &dyn Memory,
     table: &Table,
-    sequence: impl Fn(&Row) -> u32,
+    sequence: impl Fn(&R) -> u32,
     torn_count: &mut u64,
-) -> Result<Vec<Row>, String> {
+) -> Result<Vec<R>, String> {
     const TRIES: usize = 16;
-    let first: Vec<Row> = rows(memory, table)?;
-    let second = table_bytes(memory, table)?;
+    let first: Vec<R> = rows(memory, table)?;
+    let second = table_bytes(memory, table, R::COUNT_MAX, R::BYTES_LEAST)?;
     let step = table.row_bytes.max(4) as usize;
     let steady = |a: u32, b: u32| a == b && a.is_multiple_of(2);
     let mut taken = Vec::with_capacity(first.len());
@@ -453,7 +495,7 @@ fn rows_with_sequence<Row: Plain>(
             taken.push(row);
             continue;
         }
-        let address = table.address + (at * step) as u64;
+        let address = table.address.wrapping_add((at * step) as u64);
         let mut found = None;
         for _ in 0..TRIES {
             let mut bytes = vec![0; step];
@@ -461,7 +503,7 @@ fn rows_with_sequence<Row: Plain>(
             if memory.read(address, &mut bytes).and_then(|()| memory.read(address, &mut after)).is_err() {
                 break;
             }
-            let row = Row::from_bytes(&bytes);
+            let row = R::from_bytes(&bytes);
             if steady(sequence(&row), u32::from_le_bytes(after)) {
                 found = Some(row);
                 break;
@@ -469,7 +511,7 @@ fn rows_with_sequence<Row: Plain>(
         }
         // Its place stays, so that indices hold.
         *torn_count += u64::from(found.is_none());
-        taken.push(found.unwrap_or_else(Row::zero));
+        taken.push(found.unwrap_or_else(R::zero));
     }
     Ok(taken)
 }
@@ -481,7 +523,9 @@ fn timeline_read(memory: &dyn Memory, address: u64, published: &Published) -> Re
         let before = self::published(memory, address)?;
         taken = rows(memory, &before.timeline)?;
         let mut after = [0; 4];
-        memory.read(address + offset, &mut after).map_err(|error| crate::system::error_text(&error))?;
+        memory
+            .read(address.wrapping_add(offset), &mut after)
+            .map_err(|error| crate::system::error_text(&error))?;
         if before.timeline_sequence % 2 == 0 && before.timeline_sequence == u32::from_le_bytes(after) {
             break;
         }
@@ -492,7 +536,7 @@ fn timeline_read(memory: &dyn Memory, address: u64, published: &Published) -> Re
 }
 
 fn counters_read(memory: &dyn Memory, published: &Published) -> Result<Vec<(String, u64)>, String> {
-    let names = table_bytes(memory, &published.counter_names)?;
+    let names = table_bytes(memory, &published.counter_names, COUNTERS_MAX, COUNTER_BYTES_LEAST)?;
     let values: Vec<u64> = rows(memory, &published.counters)?;
     let step = published.counter_names.row_bytes.max(1) as usize;
     let name = |bytes: &[u8]| text_of(bytes);

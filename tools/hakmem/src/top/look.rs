@@ -301,7 +301,7 @@ impl Known {
             return;
         }
         let residence = Residence::of_process(process.pid);
-        self.census = Some(Census::take(process, published, &self.classes, &residence));
+        self.census = Census::take(process, published, &self.classes, &residence).ok();
         self.census_due = start + start.elapsed() * CENSUS_PART;
     }
 
@@ -371,7 +371,7 @@ impl Known {
         }
         tables.live.clear();
         tables.timeline.clear();
-        let empty = Census::take(&NoMemory, &tables.published, &[], &Residence::AsReturned);
+        let empty = Census::empty(&tables.published, &[]);
         let profile = convert::profile(&tables, &subject, &empty, &[]);
         for (index, stack) in profile.stacks.iter().enumerate() {
             let at = stack.allocated.bytes as usize;
@@ -405,14 +405,6 @@ impl Known {
             .collect();
         let pins = pins::pins(census, &blocks, old_ns / 1000, false);
         pins.iter().map(|pin| (pin.stack, pin.pinned_bytes)).collect()
-    }
-}
-
-struct NoMemory;
-
-impl crate::recording::memory::Memory for NoMemory {
-    fn read(&self, _: u64, _: &mut [u8]) -> std::io::Result<()> {
-        Err(std::io::Error::from_raw_os_error(libc::EFAULT))
     }
 }
 
