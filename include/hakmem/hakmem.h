@@ -88,6 +88,26 @@ HAKMEM_API size_t hak_good_size(size_t size);
  * whose threads have ended, and (pages only) of all other threads' heaps. Returns the bytes given back. */
 HAKMEM_API size_t hak_collect(void);
 
+/* --- what the program holds, block by block ---------------------------------------------------- */
+
+/* A block that the program holds. Later versions may append to it. */
+struct hak_held {
+    void *ptr;
+    size_t bytes;     /* usable; of a guarded block those that were asked for */
+    uint32_t large;   /* 1: above 32 KiB */
+    uint32_t guarded; /* 1: alone between pages that nothing may touch (docs/guards.md) */
+};
+
+/* Calls each(held, context) for each block that the program holds, whoever allocated it by whichever function, in no order, until `each`
+ * returns another number than 0, which is then returned; else 0. *held is gone when `each` returns. What was freed and waits for the next
+ * allocation is not shown, nor what HAKMEM needs for itself. The sum of `bytes` is hak_stats.live_bytes; but of guarded blocks, small ones
+ * count there by their class and large ones do not, as blocks do not that found no room in the window (HAKMEM_REGION_GB).
+ * Exact while no other thread allocates or frees. Otherwise it does no harm, but what is handed out or freed meanwhile may be shown or not,
+ * and what is shown may be free when `each` sees it: it may look at a block's contents only where it knows that nobody frees it.
+ * `each` may allocate, free, walk, and leave by longjmp: nothing is held while it runs. What it allocates may be shown to it, and what it
+ * frees ahead of the walk may be shown all the same. Never allocates. Some nanoseconds a block, and 0.1 us a slab. */
+HAKMEM_API int hak_walk(int (*each)(const struct hak_held *held, void *context), void *context);
+
 /* --- statistics ------------------------------------------------------------------------------ */
 
 enum { HAK_CLASS_COUNT_MAX = 128 };

@@ -2,6 +2,7 @@
 #include "hakmem/hakmem.h"
 
 #include "front/front.h"
+#include "heap/walk.h"
 #include "memory/outside.h"
 #include "memory/purge.h"
 #include "os/os.h"
@@ -65,6 +66,12 @@ HAK_EXPORT size_t hak_collect(void) {
     if (!hak_start()) return 0;
     hak_fork_child(hak_self); /* it looks at other heaps first */
     return hak_heap_collect(hak_self);
+}
+
+HAK_EXPORT int hak_walk(int (*each)(const struct hak_held *held, void *context), void *context) {
+    if (!hak_start()) return 0;
+    hak_fork_child(hak_self);
+    return hak_walk_all(&(struct hak_walk){ each, context });
 }
 
 /* --- statistics --- */

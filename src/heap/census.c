@@ -1,13 +1,28 @@
-/* census.c - counting what the process holds, from the bits.
+/* census.c - what the process holds, from the bits: counted, or shown block by block.
+ *
+ * Live is what is clear in the owner's and the strangers' row, less what waits elsewhere: in a bin, above 1 KiB kept by its owner, in a
+ * letter, in a batch. Bins and kept blocks are found by the slab's owner. Which slab's blocks lie in letters and batches, any heap's, is asked
+ * once: for the others no heap is looked through.
  *
  * Threads:   any; exact while no other thread allocates, else each number was true a moment ago. Slabs are
- *            read under their claim, so that none ends meanwhile.
+ *            read under their claim, so that none ends meanwhile. A slab's live blocks are copied, and shown without it.
  */
 #include "heap/letters.h"
 
 #include "heap/hooks.h"
+#include "heap/walk.h"
+#include "memory/large.h"
+#include "memory/outside.h"
+#include "os/os.h"
 
 #include <string.h>
+
+/* What another heap's owner writes by plain stores is read as it stands. */
+#if defined(__SANITIZE_THREAD__)
+#define READS_PLAIN __attribute__((no_sanitize("thread"), noinline))
+#else
+#define READS_PLAIN
+#endif
 
 static void heap_add(struct hak_heap *heap, void *context) {
     struct hak_census *census = context;
@@ -31,6 +46,23 @@ static void heap_add(struct hak_heap *heap, void *context) {
     }
 }
 
+/* A third thread, as a sweep, has a slab for some microseconds. NULL: it lives no more, or somebody left it claimed. */
+static struct hak_slab *slab_claim(size_t granule) {
+    enum { TURNS_MAX = 200 }; /* some 20 ms */
+    struct hak_slab *slab = hak_slab_at(granule);
+    for (unsigned turn = 0; !hak_slab_claim(slab); turn++) {
+        if (turn == TURNS_MAX || !hak_slab_live(granule)) return NULL;
+        hak_os_yield(turn);
+    }
+    if (hak_slab_live(granule)) return slab;
+    hak_slab_unclaim(slab);
+    return NULL;
+}
+
+static uint64_t word_free(const struct hak_row *row, const hak_atomic_u64 *remote, unsigned i) {
+    return hak_load_acquire(&remote[i]) | hak_load_acquire(&row->word[i]);
+}
+
 void hak_census_take(struct hak_census *census) {
     memset(census, 0, sizeof *census);
     hak_heap_each(heap_add, census);
@@ -39,20 +71,134 @@ void hak_census_take(struct hak_census *census) {
     size_t top = hak_load_acquire(&hak_chunk_top);
     for (size_t number = 0; number < top; number++) {
         for (uint64_t live = hak_chunk_slabs(number); live; live &= live - 1) {
-            size_t granule = number * HAK_CHUNK_GRANULES + hak_word_first(live);
-            struct hak_slab *slab = hak_slab_at(granule);
-            if (!hak_slab_claim(slab)) continue;
-            if (hak_slab_live(granule)) {
-                const struct hak_class *class = hak_slab_class(slab);
-                const struct hak_row *row = hak_slab_row(slab);
-                const hak_atomic_u64 *remote = hak_slab_remote(slab);
-                unsigned c = hak_class_plain(slab->class_index);
-                census->slabs[c]++;
-                for (unsigned i = 0; i < class->word_count; i++)
-                    census->live[c] += hak_word_count(
-                        ~(hak_load_acquire(&remote[i]) | hak_load_acquire(&row->word[i])) & hak_class_valid(class, i));
-            }
+            struct hak_slab *slab = slab_claim(number * HAK_CHUNK_GRANULES + hak_word_first(live));
+            if (!slab) continue;
+            const struct hak_class *class = hak_slab_class(slab);
+            const struct hak_row *row = hak_slab_row(slab);
+            const hak_atomic_u64 *remote = hak_slab_remote(slab);
+            unsigned c = hak_class_plain(slab->class_index);
+            census->slabs[c]++;
+            for (unsigned i = 0; i < class->word_count; i++) census->live[c] += hak_word_count(~word_free(row, remote, i) & hak_class_valid(class, i));
             hak_slab_unclaim(slab);
         }
     }
+}
+
+/* --- one by one --- */
+
+enum { SLAB_WORDS_MAX = 64, APART_WORDS = 64 };
+
+/* By a hash of slabs, bits: blocks of it are in letters or batches. */
+struct apart {
+    uint64_t bit[APART_WORDS];
+};
+static unsigned apart_hash(const struct hak_slab *slab) {
+    HAK_STATIC(APART_WORDS * 64 == 1 << (64 - 52));
+    return (unsigned)((uintptr_t)slab / HAK_LINE * UINT64_C(0x9e3779b97f4a7c15) >> 52);
+}
+static void apart_set(struct apart *apart, const struct hak_slab *slab) {
+    apart->bit[apart_hash(slab) / 64] |= UINT64_C(1) << apart_hash(slab) % 64;
+}
+static bool apart_has(const struct apart *apart, const struct hak_slab *slab) {
+    return apart->bit[apart_hash(slab) / 64] >> apart_hash(slab) % 64 & 1;
+}
+static READS_PLAIN void apart_note(struct hak_heap *heap, void *context) {
+    for (unsigned i = 0; i < HAK_LETTER_LINES * HAK_LETTER_BLOCKS; i++) {
+        const char *block = hak_load_acquire(&heap->letter[i / HAK_LETTER_BLOCKS].block[i % HAK_LETTER_BLOCKS]);
+        if (block) apart_set(context, hak_slab_at(hak_granule_of(hak_granule_at(hak_granule_of(block))->start)));
+    }
+    for (unsigned i = 0; i < HAK_BATCHES; i++)
+        if (heap->batch[i].mask) apart_set(context, heap->batch[i].slab);
+}
+
+/* A slab's blocks that the program holds, as bits. */
+struct held {
+    uint64_t live[SLAB_WORDS_MAX];
+    char *start;
+    size_t bytes;
+    const hak_atomic_u64 *words;
+    const struct hak_class *class;
+};
+static void held_drop(struct held *held, const char *block) {
+    size_t offset = (size_t)(block - held->start), index = offset / held->class->block_bytes;
+    if (offset < held->bytes) held->live[index / 64] &= ~(UINT64_C(1) << index % 64);
+}
+static READS_PLAIN void held_drop_own(struct held *held, struct hak_heap *heap, unsigned shelf_index) {
+    if (shelf_index >= hak_shelf_end(heap)) return;
+    const struct hak_bin *bin = hak_bin_of(heap, shelf_index);
+    uint64_t word = __atomic_load_n(&bin->word, __ATOMIC_ACQUIRE); /* pairs with into_bin() of heap/visit.c */
+    size_t offset = (size_t)(__atomic_load_n(&bin->base, __ATOMIC_RELAXED) - held->start);
+    if (word && offset < held->bytes) held->live[offset / held->class->block_bytes / 64] &= ~word;
+    if (!hak_class_is_middle(shelf_index)) return;
+    const struct hak_middle *middle = hak_middle_of(heap, shelf_index);
+    for (unsigned i = 0; i < hak_middle_count(middle) && i < HAK_MIDDLE_BLOCKS; i++)
+        held_drop(held, __atomic_load_n(&middle->block[i], __ATOMIC_RELAXED));
+}
+static READS_PLAIN void held_drop_apart(struct hak_heap *heap, void *context) {
+    struct held *held = context;
+    for (unsigned i = 0; i < HAK_LETTER_LINES * HAK_LETTER_BLOCKS; i++)
+        held_drop(held, hak_load_acquire(&heap->letter[i / HAK_LETTER_BLOCKS].block[i % HAK_LETTER_BLOCKS]));
+    for (unsigned i = 0; i < HAK_BATCHES; i++) {
+        size_t at = ((uintptr_t)heap->batch[i].word - (uintptr_t)held->words) / sizeof *held->words;
+        if (at < held->class->word_count) held->live[at] &= ~heap->batch[i].mask;
+    }
+}
+
+/* The rows come last: what goes from elsewhere into a row meanwhile is not taken for live, and the other way only visits go, which the
+ * claim keeps out. */
+static bool held_read(struct held *held, size_t granule, const struct apart *apart) {
+    struct hak_slab *slab = slab_claim(granule);
+    if (!slab) return false;
+    const struct hak_row *row = hak_slab_row(slab);
+    const hak_atomic_u64 *remote = hak_slab_remote(slab);
+    held->class = hak_slab_class(slab);
+    held->start = hak_granule_address(granule);
+    held->bytes = (size_t)1 << held->class->slab_shift;
+    held->words = row->word;
+    for (unsigned i = 0; i < held->class->word_count; i++) held->live[i] = hak_class_valid(held->class, i);
+    held_drop_own(held, hak_load_acquire(&slab->owner), slab->class_index);
+    if (apart_has(apart, slab)) hak_heap_each(held_drop_apart, held);
+    for (unsigned i = 0; i < held->class->word_count; i++) held->live[i] &= ~word_free(row, remote, i);
+    hak_slab_unclaim(slab);
+    return true;
+}
+
+static int slab_walk(const struct hak_walk *walk, size_t granule, const struct apart *apart) {
+    struct held held;
+    int result = 0;
+    if (!held_read(&held, granule, apart)) return 0;
+    size_t bytes = held.class->block_bytes;
+    for (unsigned i = 0; i < held.class->word_count; i++)
+        for (uint64_t live = held.live[i]; live && !result; live &= live - 1)
+            result = hak_walk_show(walk, held.start + (i * 64 + hak_word_first(live)) * bytes, bytes, false, false);
+    return result;
+}
+
+/* What is kept has no owner. */
+static int large_walk(const struct hak_walk *walk, size_t granule) {
+    const struct hak_granule *record = hak_granule_at(granule);
+    if (hak_load_acquire(&record->owner) != HAK_LARGE) return 0;
+    return hak_walk_show(walk, hak_granule_address(granule), hak_large_usable(record), true, false);
+}
+
+static int chunk_walk(const struct hak_walk *walk, size_t number, const struct apart *apart) {
+    int result = 0;
+    if (!hak_unit_ready(number)) return 0;
+    size_t first = number * HAK_CHUNK_GRANULES;
+    for (uint64_t slabs = hak_chunk_slabs(number); slabs && !result; slabs &= slabs - 1)
+        result = slab_walk(walk, first + hak_word_first(slabs), apart);
+    for (uint64_t used = hak_load_relaxed(&hak_chunk_at(number)->used); used && !result; used &= used - 1)
+        result = large_walk(walk, first + hak_word_first(used));
+    return result;
+}
+
+int hak_walk_all(const struct hak_walk *walk) {
+    struct apart apart = { { 0 } };
+    int result = 0;
+    hak_heap_each(apart_note, &apart);
+    size_t top = hak_load_acquire(&hak_chunk_top), row = 0, bytes;
+    for (size_t number = 0; number < top && !result; number++) result = chunk_walk(walk, number, &apart);
+    for (void *block; !result && (block = hak_outside_next(&row, &bytes)) != NULL;) result = hak_walk_show(walk, block, bytes, true, false);
+    int (*on_walk)(const struct hak_walk *) = HAK_HOOK(walk);
+    return result || !on_walk ? result : on_walk(walk);
 }

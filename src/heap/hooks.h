@@ -12,6 +12,7 @@
 
 struct hak_heap;
 struct hak_census;
+struct hak_walk;
 
 struct hak_hooks {
     /* Among the chores of a heap whose `follows` is another number: what it counts to is to be set anew. */
@@ -43,6 +44,7 @@ struct hak_hooks {
     void (*_Atomic watched_misused)(const void *address, bool frees);
     void (*_Atomic shortage)(void); /* malloc is about to fail */
     void (*_Atomic census)(struct hak_census *census);
+    int (*_Atomic walk)(const struct hak_walk *walk); /* their live blocks: heap/walk.h */
 };
 extern struct hak_hooks hak_hooks;
 

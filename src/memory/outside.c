@@ -68,6 +68,15 @@ size_t hak_outside_bytes(const void *block) {
     return row < ROWS ? hak_load_relaxed(&rows[row].bytes) : 0;
 }
 
+void *hak_outside_next(size_t *row, size_t *bytes) {
+    while (hak_load_relaxed(&used) && *row < ROWS) {
+        uintptr_t address = hak_load_acquire(&rows[*row].address);
+        *bytes = hak_load_relaxed(&rows[(*row)++].bytes);
+        if (address > 1) return (void *)address;
+    }
+    return NULL;
+}
+
 void (*hak_outside_on_end)(uint32_t number);
 
 hak_atomic_u32 *hak_outside_number(const void *block) {

@@ -14,6 +14,7 @@
 void *hak_outside_take(size_t bytes, size_t align); /* zeroed; NULL when refused */
 size_t hak_outside_bytes(const void *block);        /* usable; 0 if it is none of ours */
 bool hak_outside_give(void *block);                 /* false: none of ours */
+void *hak_outside_next(size_t *row, size_t *bytes); /* the next live one from *row on, which is 0 at first; NULL: there is none */
 
 /* A sampled block's number, 0 if it is none; NULL: none of ours. Who frees the block takes it, and it is told. */
 hak_atomic_u32 *hak_outside_number(const void *block);

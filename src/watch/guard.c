@@ -14,6 +14,7 @@
 #include "watch/guard.h"
 
 #include "heap/heap.h"
+#include "heap/walk.h"
 #include "memory/large.h"
 #include "memory/outside.h"
 #include "os/os.h"
@@ -363,4 +364,17 @@ void hak_guard_census(struct hak_census *census) {
             census->live[hak_class_of(bytes ? bytes : 1)]++;
     }
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) census->handed[c] += hak_load_relaxed(&handed_count[c]);
+}
+
+int hak_guard_walk(const struct hak_walk *walk) {
+    int result = 0;
+    if (!__atomic_load_n(&pool.bytes, __ATOMIC_ACQUIRE)) return 0;
+    for (uint32_t i = 0; i < rows_count() && !result; i++) {
+        uint64_t word = hak_load_acquire(&pool.place[i].word);
+        uintptr_t block = pool.row[i].block;
+        size_t bytes = (size_t)pool.row[i].requested_bytes;
+        if (state_of(word) != HAK_GUARD_LIVE || hak_load_acquire(&pool.place[i].word) != word) continue; /* another's by now */
+        result = hak_walk_show(walk, (void *)block, bytes, is_large(bytes), true);
+    }
+    return result;
 }

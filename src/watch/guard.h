@@ -15,6 +15,7 @@
 
 struct hak_heap;
 struct hak_census;
+struct hak_walk;
 
 /* A block, aligned to 16 at least; NULL: none is to be had. Above HAK_SLAB_BLOCK_BYTES_MAX it counts as a large one, and reads as
  * zeros. *number is the place of its sample's number, 0 until the caller sets it. */
@@ -35,6 +36,7 @@ struct hak_guard_row *hak_guard_near(const void *address);
 bool hak_guard_free(struct hak_heap *heap, void *block, struct hak_stack_here here, struct hak_stack_bounds *bounds);
 
 void hak_guard_census(struct hak_census *census);
+int hak_guard_walk(const struct hak_walk *walk);
 
 /* The calling thread, now; its frames are the caller's to fill. */
 void hak_guard_event_begin(struct hak_guard_event *event);

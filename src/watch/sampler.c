@@ -331,6 +331,11 @@ static void on_census(struct hak_census *census) {
     hak_guard_census(census);
 }
 
+static int on_walk(const struct hak_walk *walk) {
+    int result = hak_tray_walk(walk);
+    return result ? result : hak_guard_walk(walk);
+}
+
 static void on_misused(const void *address, bool frees) {
     struct hak_stack_here here = HAK_STACK_HERE();
     if (hak_guard_holds(address)) hak_guard_misused(address, frees, here);
@@ -485,6 +490,7 @@ static void hooks_set(void) {
     hak_store_relaxed(&hak_hooks.watched_site, on_site);
     hak_store_relaxed(&hak_hooks.watched_misused, on_misused);
     hak_store_relaxed(&hak_hooks.census, on_census);
+    hak_store_relaxed(&hak_hooks.walk, on_walk);
     hak_store_relaxed(&hak_hooks.large_lay, on_large_lay);
     hak_store_release(&hak_hooks.large_lift, large_lift);
     hak_store_relaxed(&hak_hooks.large_apart, on_large_apart);

@@ -12,6 +12,7 @@
 #include "base/word.h"
 #include "heap/heap.h"
 #include "heap/hooks.h"
+#include "heap/walk.h"
 
 enum { CELL_SHIFT = 10, CELLS = 64, BLOCKS_MAX = 32, GRANULES_MAX = 8192, HINTS = 8, TRAY_BYTES = 4096, KINDS = 3 };
 #define CELLS_NONE (~UINT64_C(0)) /* of a granule that is nobody's: no room in it */
@@ -268,4 +269,23 @@ void hak_tray_census(uint64_t *live, uint64_t *handed) {
             if (class_index) live[class_index] += block_count(class_index) - hak_word_count((uint32_t)word);
         }
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) handed[c] += hak_load_relaxed(&handed_count[c]);
+}
+
+/* The tray may end, and its granule lie elsewhere, between two looks: then its word is of another generation. */
+static int cell_walk(const struct hak_walk *walk, struct granule *granule, unsigned cell) {
+    uint64_t word = hak_load_acquire(&granule->tray[cell]);
+    char *start = hak_load_acquire(&granule->start);
+    unsigned class_index = word_class(word);
+    int result = 0;
+    if (!class_index || hak_load_acquire(&granule->tray[cell]) >> 32 != word >> 32) return 0;
+    size_t bytes = block_bytes(class_index);
+    for (uint32_t live = ~(uint32_t)word & all_free(class_index); live && !result; live &= live - 1)
+        result = hak_walk_show(walk, start + ((size_t)cell << CELL_SHIFT) + hak_word_first(live) * bytes, bytes, false, false);
+    return result;
+}
+int hak_tray_walk(const struct hak_walk *walk) {
+    int result = 0;
+    for (uint32_t g = 0; g < hak_load_acquire(&granule_count) && !result; g++)
+        for (unsigned cell = 0; granule_at(g) && cell < CELLS && !result; cell++) result = cell_walk(walk, granule_at(g), cell);
+    return result;
 }

@@ -32,5 +32,7 @@ bool hak_tray_find(const void *address, struct hak_tray_place *place);
 
 /* Live blocks of each class, for the census; of a class handed out so far. */
 void hak_tray_census(uint64_t *live, uint64_t *handed);
+struct hak_walk;
+int hak_tray_walk(const struct hak_walk *walk);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "front/front.h"
 #include "heap/pool.h"
+#include "heap/walk.h"
 #include "memory/purge.h"
 #include "rules/options.h"
 #include "watch/sample.h"
@@ -271,6 +272,19 @@ static void nothing_is_lost(void) {
     assert_null(wrong);
 }
 
+static int by_class(const struct hak_held *held, void *live) {
+    if (!held->large) ((uint64_t *)live)[hak_class_of(held->bytes)]++;
+    return 0;
+}
+/* What waits in the words of either pool is not shown, and all else is. */
+static void a_walk_shows_what_is_counted(void) {
+    struct hak_census census;
+    uint64_t live[HAK_CLASS_COUNT] = { 0 };
+    assert_int_equal(hak_walk_all(&(struct hak_walk){ by_class, live }), 0);
+    hak_census_take(&census);
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) assert_int_equal(live[c], census.live[c]);
+}
+
 static void splitting_at_any_moment_loses_nothing(void **state) {
     (void)state;
     static struct slot slots[SLOTS];
@@ -280,6 +294,7 @@ static void splitting_at_any_moment_loses_nothing(void **state) {
         if (dice_next(&dice) % 300 == 0) split_anyhow(&dice);
         if (dice_next(&dice) % 40000 == 0) hak_heap_collect(hak_self);
         if (dice_next(&dice) % 1000 == 0) hak_heap_chores_call(hak_self); /* chores at odd moments */
+        if (step % 2000 == 0) a_walk_shows_what_is_counted();
     }
     slots_end(slots);
     nothing_is_lost();

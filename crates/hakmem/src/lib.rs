@@ -45,6 +45,7 @@ mod options;
 mod site;
 mod stats;
 mod sys;
+mod walk;
 
 use core::ffi::CStr;
 
@@ -52,6 +53,7 @@ pub use global::Hakmem;
 pub use options::{Error, option_get, option_set};
 pub use site::{Site, SiteStats, alloc_at, free_at, site_stats};
 pub use stats::{ClassStats, Stats, stats, stats_json};
+pub use walk::{Held, walk};
 
 /// The version of the library that was linked, `MAJOR.MINOR.PATCH`.
 ///

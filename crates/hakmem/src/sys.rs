@@ -19,6 +19,10 @@ unsafe extern "C" {
     pub fn hak_usable_size(block: *const c_void) -> usize;
     pub fn hak_good_size(size: usize) -> usize;
     pub fn hak_collect() -> usize;
+    pub fn hak_walk(
+        each: unsafe extern "C" fn(*const crate::Held, *mut c_void) -> c_int,
+        context: *mut c_void,
+    ) -> c_int;
     pub fn hak_stats_get(stats: *mut crate::Stats, bytes: usize);
     pub fn hak_stats_json(text: *mut c_char, bytes: usize) -> usize;
     pub fn hak_option_set(name: *const c_char, value: *const c_char) -> c_int;
