@@ -8,6 +8,7 @@
 
 #include "hakmem/hakmem.h"
 #include "memory/large.h"
+#include "memory/purge.h"
 #include "os/os.h"
 #include "rules/counters.h"
 
@@ -66,6 +67,8 @@ void hak_publish_tick(uint64_t now_ms) {
     hak_store_relaxed(&last_ms, now_ms);
     struct hak_counters sum = { { 0 } };
     hak_heap_each(heap_add, &sum);
+    sum.n[HAK_C_return_call] = hak_load_relaxed(&hak_purge.return_calls);
+    sum.n[HAK_C_return_pages] = hak_load_relaxed(&hak_purge.returned_bytes) >> hak_region.page_shift;
     for (unsigned i = 0; i < HAK_COUNTER_COUNT; i++) __atomic_store_n(&counters.n[i], sum.n[i], __ATOMIC_RELAXED);
     __atomic_store_n(&published->pid, hak_os_pid(), __ATOMIC_RELAXED);
 }
