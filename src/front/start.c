@@ -9,6 +9,7 @@
 #include "front/front.h"
 
 #include "front/describe.h"
+#include "front/metrics.h"
 #include "front/report.h"
 #include "learn/learn.h"
 #include "learn/lifetime.h"
@@ -152,6 +153,7 @@ __attribute__((constructor(101), cold)) static void program_begins(void) {
     hak_learn_lifetime_start(); /* before the policy file is read */
     if (hak_learn_start()) pthread_atfork(NULL, hak_learn_forked, NULL);
     hak_report_on_json = hak_learn_json;
+    hak_metrics_on_recording = hak_watch_metrics;
     if (hak_options.record[0] && hak_start()) hak_watch_at_start();
     if (HAK_OPT(guard) && hak_start()) hak_watch_guards_at_start();
     if (HAK_OPT(background) && hak_start()) {

@@ -1,4 +1,4 @@
-/* census.c - what the process holds, from the bits: counted, or shown block by block.
+/* census.c - what the process holds, from the bits: counted, by class and by page, or shown block by block.
  *
  * Live is what is clear in the owner's and the strangers' row, less what waits elsewhere: in a bin, above 1 KiB kept by its owner, in a
  * letter, in a batch. Bins and kept blocks are found by the slab's owner. Which slab's blocks lie in letters and batches, any heap's, is asked
@@ -118,6 +118,7 @@ struct held {
     size_t bytes;
     const hak_atomic_u64 *words;
     const struct hak_class *class;
+    uint64_t returned; /* hak_slab's */
 };
 static void held_drop(struct held *held, const char *block) {
     size_t offset = (size_t)(block - held->start), index = offset / held->class->block_bytes;
@@ -155,6 +156,7 @@ static bool held_read(struct held *held, size_t granule, const struct apart *apa
     held->start = hak_granule_address(granule);
     held->bytes = (size_t)1 << held->class->slab_shift;
     held->words = row->word;
+    held->returned = slab->returned;
     for (unsigned i = 0; i < held->class->word_count; i++) held->live[i] = hak_class_valid(held->class, i);
     held_drop_own(held, hak_load_acquire(&slab->owner), slab->class_index);
     if (apart_has(apart, slab)) hak_heap_each(held_drop_apart, held);
@@ -201,4 +203,56 @@ int hak_walk_all(const struct hak_walk *walk) {
     for (void *block; !result && (block = hak_outside_next(&row, &bytes)) != NULL;) result = hak_walk_show(walk, block, bytes, true, false);
     int (*on_walk)(const struct hak_walk *) = HAK_HOOK(walk);
     return result || !on_walk ? result : on_walk(walk);
+}
+
+/* --- by page --- */
+
+enum { SLAB_PAGES_MAX = 256, SPARSE_SHARE = 4 };
+
+/* Of each page of the slab, the bytes that live on it. */
+static void pages_fill(uint32_t live_bytes[SLAB_PAGES_MAX], const struct held *held) {
+    size_t page_bytes = (size_t)1 << hak_region.page_shift, bytes = held->class->block_bytes;
+    memset(live_bytes, 0, SLAB_PAGES_MAX * sizeof *live_bytes);
+    for (unsigned i = 0; i < held->class->word_count; i++)
+        for (uint64_t live = held->live[i]; live; live &= live - 1) {
+            size_t from = (i * 64 + hak_word_first(live)) * bytes, end = from + bytes;
+            for (size_t until; from < end; from = until) {
+                until = hak_round_down(from, page_bytes) + page_bytes;
+                if (until > end) until = end;
+                live_bytes[from >> hak_region.page_shift] += (uint32_t)(until - from);
+            }
+        }
+}
+
+/* Where the kernel does not say what is resident: all that did not go back. */
+static bool page_is_absent(const struct held *held, const unsigned char *resident, size_t page) {
+    if (resident) return !(resident[page] & 1);
+    return held->returned >> (page << hak_region.page_shift >> hak_slab_page_shift(held->class)) & 1;
+}
+
+static void slab_count_pages(struct hak_census_pages *pages, size_t granule, const struct apart *apart) {
+    HAK_STATIC((int)SLAB_PAGES_MAX <= (int)HAK_OS_RESIDENT_PAGES_MAX);
+    struct held held;
+    unsigned char resident[SLAB_PAGES_MAX];
+    uint32_t live_bytes[SLAB_PAGES_MAX];
+    if (!held_read(&held, granule, apart)) return;
+    pages_fill(live_bytes, &held);
+    bool is_known = hak_os_resident(held.start, held.bytes, resident);
+    uint64_t page_bytes = UINT64_C(1) << hak_region.page_shift;
+    unsigned c = hak_class_plain((unsigned)(held.class - hak_classes));
+    for (size_t page = 0; page < held.bytes >> hak_region.page_shift; page++) {
+        if (page_is_absent(&held, is_known ? resident : NULL, page)) continue;
+        pages->resident_bytes[c] += page_bytes;
+        if (live_bytes[page] && live_bytes[page] < page_bytes / SPARSE_SHARE) pages->sparse_bytes[c] += page_bytes - live_bytes[page];
+    }
+}
+
+void hak_census_pages(struct hak_census_pages *pages) {
+    struct apart apart = { { 0 } };
+    memset(pages, 0, sizeof *pages);
+    hak_heap_each(apart_note, &apart);
+    size_t top = hak_load_acquire(&hak_chunk_top);
+    for (size_t number = 0; number < top; number++)
+        for (uint64_t slabs = hak_chunk_slabs(number); slabs; slabs &= slabs - 1)
+            slab_count_pages(pages, number * HAK_CHUNK_GRANULES + hak_word_first(slabs), &apart);
 }

@@ -390,5 +390,10 @@ struct hak_census {
     uint64_t heap_count, dead_heap_count;
 };
 void hak_census_take(struct hak_census *census);
+/* Of the slabs what is resident, and what pages less than a quarter in use hold beside their blocks. A system call for each slab. */
+struct hak_census_pages {
+    uint64_t resident_bytes[HAK_CLASS_COUNT], sparse_bytes[HAK_CLASS_COUNT];
+};
+void hak_census_pages(struct hak_census_pages *pages);
 
 #endif

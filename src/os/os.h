@@ -80,6 +80,7 @@ size_t hak_os_page_bytes(void);
 unsigned hak_os_processors(void);     /* that the process's first thread may run on; 0 if unknown */
 size_t hak_os_address_limit(void);    /* the lower of RLIMIT_AS and RLIMIT_DATA in bytes, SIZE_MAX if none */
 size_t hak_os_resident_bytes(void);   /* of this process; 0 if unknown */
+size_t hak_os_resident_peak_bytes(void); /* the most that was; 0 if unknown */
 size_t hak_os_memory_limit(void);     /* the lowest of these and the cgroup's memory.max; SIZE_MAX if none */
 struct hak_os_usage {
     uint64_t cpu_us, fault_count; /* of all threads: user and system time; page faults served without reading */

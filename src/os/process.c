@@ -126,6 +126,18 @@ size_t hak_os_resident_bytes(void) {
     return pages * hak_os_page_bytes();
 }
 
+/* "VmHWM:<tab>   1234 kB" */
+size_t hak_os_resident_peak_bytes(void) {
+    char text[4096];
+    uint64_t kib = 0;
+    static const char name[] = "\nVmHWM:";
+    const char *at = hak_os_file_read("/proc/self/status", text, sizeof text) ? strstr(text, name) : NULL;
+    if (!at) return 0;
+    for (at += sizeof name - 1; *at == ' ' || *at == '\t'; at++) continue;
+    number_read(at, &kib);
+    return kib << 10;
+}
+
 /* The tenth of /proc/self/stat; the second, a name in brackets, may hold anything. */
 static uint64_t faults_read(void) {
     enum { AFTER_NAME = 8 };

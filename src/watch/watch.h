@@ -16,6 +16,8 @@ void hak_watch_guards_in_child(void);
 void hak_watch_publish_learn(const void *shown, size_t bytes);
 /* Start-up sets it: says that a file cannot be written. */
 extern void (*hak_watch_on_failure)(const char *what, const char *path, int error);
+/* Recording's and guards' numbers, for Prometheus: one call of `add` for each, with its name, kind and help. */
+void hak_watch_metrics(void (*add)(void *context, const char *name, const char *kind, const char *help, uint64_t number), void *context);
 /* The program ends: the dump that HAKMEM_RECORD asked for. */
 void hak_watch_at_exit(void);
 

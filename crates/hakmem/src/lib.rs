@@ -52,7 +52,7 @@ use core::ffi::CStr;
 pub use global::Hakmem;
 pub use options::{Error, option_get, option_set};
 pub use site::{Site, SiteStats, alloc_at, free_at, site_stats};
-pub use stats::{ClassStats, Stats, stats, stats_json};
+pub use stats::{ClassStats, Stats, stats, stats_json, stats_prometheus};
 pub use walk::{Held, walk};
 
 /// The version of the library that was linked, `MAJOR.MINOR.PATCH`.

@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec;
+use core::ffi::c_char;
 use core::fmt;
 use core::mem::{offset_of, size_of};
 use core::ptr;
@@ -144,13 +145,28 @@ pub fn stats() -> Stats {
 /// assert!(hakmem::stats_json().contains("\"live_bytes\""));
 /// ```
 pub fn stats_json() -> String {
+    text_of(sys::hak_stats_json)
+}
+
+/// The same in Prometheus's text format (version 0.0.4), for an exporter in the program: the metrics of `hakmem metrics`. It asks the
+/// kernel for each slab which of its pages are resident, a microsecond each.
+///
+/// ```
+/// assert!(hakmem::stats_prometheus().contains("# TYPE hakmem_small_live_bytes gauge\n"));
+/// ```
+pub fn stats_prometheus() -> String {
+    text_of(sys::hak_stats_prometheus)
+}
+
+/// What a function says that writes a text as snprintf does.
+fn text_of(write: unsafe extern "C" fn(*mut c_char, usize) -> usize) -> String {
     // SAFETY: nothing is written at null; then as many bytes as there are.
-    let mut room = unsafe { sys::hak_stats_json(ptr::null_mut(), 0) };
+    let mut room = unsafe { write(ptr::null_mut(), 0) };
     loop {
         room += room / 8 + 256; // it may have become longer
         let mut text = vec![0_u8; room];
         // SAFETY: as above.
-        let length = unsafe { sys::hak_stats_json(text.as_mut_ptr().cast(), text.len()) };
+        let length = unsafe { write(text.as_mut_ptr().cast(), text.len()) };
         if length < room {
             text.truncate(length);
             return String::from_utf8_lossy(&text).into_owned();

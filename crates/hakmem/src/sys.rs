@@ -25,6 +25,7 @@ unsafe extern "C" {
     ) -> c_int;
     pub fn hak_stats_get(stats: *mut crate::Stats, bytes: usize);
     pub fn hak_stats_json(text: *mut c_char, bytes: usize) -> usize;
+    pub fn hak_stats_prometheus(text: *mut c_char, bytes: usize) -> usize;
     pub fn hak_option_set(name: *const c_char, value: *const c_char) -> c_int;
     pub fn hak_option_get(name: *const c_char, text: *mut c_char, bytes: usize) -> usize;
 }
