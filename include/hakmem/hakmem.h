@@ -138,6 +138,8 @@ struct hak_stats {
     uint32_t counter_count;
     struct hak_class_stats class_stats[HAK_CLASS_COUNT_MAX];
     uint64_t counter[64];
+    uint64_t taken_bytes; /* what counts against HAKMEM_LIMIT_HARD_MB: spans in use, free blocks in them and what threads keep included,
+                           * and blocks outside the window */
 };
 
 /* Fills the first `bytes` bytes of *stats (pass sizeof *stats, so that later versions may append); what it does not know is 0. */

@@ -3,6 +3,7 @@
 
 #include "front/front.h"
 #include "heap/walk.h"
+#include "memory/limit.h"
 #include "memory/outside.h"
 #include "memory/purge.h"
 #include "os/os.h"
@@ -99,6 +100,7 @@ static void fill_memory(struct hak_stats *stats) {
     stats->free_bytes = positive(hak_load_relaxed(&hak_purge.free_bytes));
     stats->returned_bytes = hak_load_relaxed(&hak_purge.returned_bytes);
     stats->retouched_bytes = hak_load_relaxed(&hak_purge.retouched_bytes);
+    stats->taken_bytes = positive(hak_limit_taken()) << HAK_GRANULE_SHIFT;
     fill_large(stats);
 }
 

@@ -95,6 +95,7 @@ static void json_write(struct sink *sink, const struct hak_stats *stats) {
     json_number(sink, "large_bytes", stats->large_bytes);
     json_number(sink, "heap_count", stats->heap_count);
     json_number(sink, "dead_heap_count", stats->dead_heap_count);
+    json_number(sink, "taken_bytes", stats->taken_bytes);
     json_counters(sink, stats);
     if (hak_report_on_json)
         hak_report_on_json(&sink->text, json_row_end, sink);
@@ -139,6 +140,7 @@ static void summary_row(struct sink *sink, const char *name, uint64_t number, co
 static void table_summary(struct sink *sink, const struct hak_stats *stats) {
     summary_row(sink, "live", stats->live_bytes, "bytes", "that the program holds");
     summary_row(sink, "resident", stats->resident_bytes, "bytes", "of the whole process, as the kernel counts");
+    summary_row(sink, "taken", stats->taken_bytes, "bytes", "by spans in use: what counts against HAKMEM_LIMIT_HARD_MB");
     summary_row(sink, "free", stats->free_bytes, "bytes", "resident, for the next allocations (an upper estimate)");
     summary_row(sink, "committed", stats->committed_bytes, "bytes", "usable without a further system call");
     summary_row(sink, "reserved", stats->reserved_bytes, "bytes", "of address space");

@@ -89,6 +89,7 @@ static HAK_COLD void sweep_step(struct hak_heap *heap, uint64_t now, uint64_t la
     HAK_COUNT(&heap->counters, sweep_slab, slabs);
     uint64_t told = hak_load_relaxed(&told_ms);
     if (now - told < STEP_MS || !hak_cas(&told_ms, &told, now)) return; /* the hand makes up for lost time */
+    if (HAK_UNLIKELY(HAK_OPT(limit_soft_mb)) && hak_purge_is_over()) hak_sweep_excess(); /* what is used grew, and nobody freed */
     void (*on_tick)(uint64_t) = __atomic_load_n(&hak_sweep_on_tick, __ATOMIC_ACQUIRE);
     if (on_tick) on_tick(now);
     void (*on_pools)(uint64_t) = __atomic_load_n(&hak_sweep_on_pools, __ATOMIC_RELAXED);

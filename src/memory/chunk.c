@@ -13,6 +13,7 @@
 #include "memory/chunk.h"
 
 #include "memory/huge.h"
+#include "memory/limit.h"
 #include "memory/purge.h"
 
 hak_atomic_u64 hak_chunk_top;
@@ -463,6 +464,7 @@ static size_t span_take(struct hak_rush *rush, size_t count, size_t align, size_
 }
 
 size_t hak_span_take_in(struct hak_rush *rush, size_t count, size_t align, size_t *dirty_granules) {
+    if (hak_limit_refuses(count)) return HAK_NO_GRANULE;
     uint32_t lost = hak_load_relaxed(&lost_count);
     size_t granule = span_take(rush, count, align, dirty_granules);
     if (granule != HAK_NO_GRANULE) note_use(granule, count);
@@ -470,7 +472,11 @@ size_t hak_span_take_in(struct hak_rush *rush, size_t count, size_t align, size_
     return granule;
 }
 
-size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules) { return hak_span_take_in(NULL, count, align, dirty_granules); }
+size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules) {
+    size_t granule = span_take(NULL, count, align, dirty_granules);
+    if (granule != HAK_NO_GRANULE) note_use(granule, count);
+    return granule;
+}
 
 /* The lowest of those that are clean as a whole, if there is one in the first chunks with room. */
 static size_t take_clean(size_t count, size_t *dirty_granules) {
@@ -488,6 +494,7 @@ static size_t take_clean(size_t count, size_t *dirty_granules) {
 }
 
 size_t hak_span_take_dense(size_t count, bool is_few) {
+    if (hak_limit_refuses(count)) return HAK_NO_GRANULE;
     size_t dirty_granules, granule = is_few ? take_clean(count, &dirty_granules) : HAK_NO_GRANULE;
     HAK_ASSERT(count <= ACROSS_MORE_THAN);
     if (granule == HAK_NO_GRANULE) granule = span_take(NULL, count, 1, &dirty_granules);
@@ -506,6 +513,7 @@ bool hak_span_take_again(size_t granule, size_t count) {
     unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
     uint64_t mask = hak_word_mask(first, (unsigned)count), used = hak_load_relaxed(&chunk->used);
     if (hak_region.is_limited) return false; /* it may be unmapped */
+    if (hak_limit_refuses(count)) return false;
     do {
         if (used & mask || !(hak_load_relaxed(&chunk->dirty) >> first & 1)) return false;
     } while (!hak_cas_weak(&chunk->used, &used, used | mask)); /* acquire: as in take_in_chunk() */
@@ -551,7 +559,7 @@ void hak_span_give_in(struct hak_rush *rush, size_t granule, size_t count, enum 
 HAK_COLD bool hak_span_extend(size_t granule, size_t count, size_t more) {
     size_t end = granule + count, last = end + more;
     size_t number = (end - 1) / HAK_CHUNK_GRANULES, chunks = (last - 1) / HAK_CHUNK_GRANULES + 1 - number;
-    if (last > hak_region.chunk_count * HAK_CHUNK_GRANULES || chunks_reach(number, chunks) != HAK_READY) return false;
+    if (last > hak_region.chunk_count * HAK_CHUNK_GRANULES || hak_limit_refuses(more) || chunks_reach(number, chunks) != HAK_READY) return false;
     size_t dirty_granules;
     if (!take_at(end, more, &dirty_granules)) return false;
     if (hak_region_map_pieces(end, more) != HAK_READY) {

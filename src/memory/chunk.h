@@ -96,10 +96,12 @@ extern hak_atomic_u64 hak_chunk_top;
 
 /* Takes `count` granules in a row, the first at a multiple of `align` (a power of two); up to 32 of them lie
  * in one chunk, and where `align` is not 1 up to 64, and more begin at a chunk's start. They are committed; *dirty_granules says how many may be resident
- * (0: all read as zeros). HAK_NO_GRANULE when there is no room or the kernel refuses. */
+ * (0: all read as zeros). HAK_NO_GRANULE when there is no room or the kernel refuses. The hard limit is not asked (memory/limit.h): for
+ * what is the library's own, and for who asked it himself. */
 size_t hak_span_take(size_t count, size_t align, size_t *dirty_granules);
 
-/* As hak_span_take() and hak_span_give(), by a thread that may be in a rush (memory/rush.h); NULL: by somebody who keeps nothing apart. */
+/* As hak_span_take() within the hard limit and hak_span_give(), by a thread that may be in a rush (memory/rush.h); NULL: by somebody who keeps
+ * nothing apart. */
 size_t hak_span_take_in(struct hak_rush *rush, size_t count, size_t align, size_t *dirty_granules);
 
 /* Would that be, of up to 64 granules, memory of which nothing is resident? A guess: others take and give meanwhile, and what lies across

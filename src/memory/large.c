@@ -11,6 +11,7 @@
 
 #include "base/word.h"
 #include "memory/huge.h"
+#include "memory/limit.h"
 #include "memory/purge.h"
 
 #include <string.h>
@@ -247,6 +248,7 @@ static void move_failed(size_t to, size_t count) {
 HAK_COLD void *hak_large_move(struct hak_granule *record, size_t bytes) {
     if (hak_load_relaxed(&moved_count) >= MOVED_MAX) return NULL;
     size_t from = hak_granule_of(record->start), old = hak_large_granules(record), count = granules_for(bytes), dirty;
+    if (hak_limit_refuses(count > old ? count - old : 0)) return NULL; /* who asks in the moment in which both are taken sees both */
     size_t to = hak_span_take(count, 1, &dirty);
     if (to == HAK_NO_GRANULE) return NULL;
     size_t moved_bytes = hak_large_usable(record);

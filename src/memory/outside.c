@@ -3,6 +3,7 @@
 
 #include "base/atomic.h"
 #include "base/word.h"
+#include "memory/limit.h"
 #include "memory/region.h"
 #include "os/os.h"
 
@@ -17,6 +18,8 @@ static hak_atomic_u32 used; /* was a row ever taken? 0 lets every look-up end at
 
 static size_t row_first(uintptr_t address) { return (address >> 12) * UINT64_C(0x9e3779b97f4a7c15) >> 52; }
 HAK_STATIC(ROWS == 1 << (64 - 52));
+
+static int64_t counted(size_t bytes) { return (int64_t)((bytes + HAK_GRANULE_BYTES - 1) >> HAK_GRANULE_SHIFT); }
 
 static size_t row_find(const void *block) {
     if (hak_load_relaxed(&used) == 0 || (uintptr_t)block < 2) return ROWS;
@@ -46,6 +49,7 @@ void *hak_outside_take(size_t bytes, size_t align) {
     size_t page = hak_os_page_bytes(), slack = align > page ? align : 0;
     if (bytes > PTRDIFF_MAX - page - slack) return NULL;
     bytes = hak_round_up(bytes, page);
+    if (hak_limit_refuses((size_t)counted(bytes))) return NULL;
     char *start = hak_outside_map(bytes + slack);
     if (!start) return NULL;
     char *block = (char *)hak_round_up((uintptr_t)start, align > page ? align : page);
@@ -57,6 +61,7 @@ void *hak_outside_take(size_t bytes, size_t align) {
         hak_store_relaxed(&rows[row].bytes, bytes);
         hak_store_release(&rows[row].address, (uintptr_t)block);
         hak_store_relaxed(&used, 1);
+        hak_add(&hak_limit_outside_granules, counted(bytes));
         return block;
     }
     hak_os_unmap(block, bytes);
@@ -93,6 +98,7 @@ bool hak_outside_give(void *block) {
     uint32_t number = hak_load_relaxed(&rows[row].number) ? hak_exchange(&rows[row].number, 0) : 0;
     if (number) hak_outside_on_end(number);
     hak_os_unmap(block, bytes);
+    hak_add(&hak_limit_outside_granules, -counted(bytes));
     hak_store_release(&rows[row].address, 0);
     return true;
 }

@@ -8,6 +8,7 @@
 
 #include "base/word.h"
 #include "memory/huge.h"
+#include "memory/limit.h"
 #include "rules/options.h"
 
 struct hak_purge hak_purge;
@@ -27,11 +28,11 @@ static uint64_t used_bytes(void) {
 
 uint64_t hak_purge_bound_halved(unsigned halvings) {
     uint64_t bound = HAK_OPT(free_max_mb) << 20;
-    uint64_t share = used_bytes() / HAK_OPT(free_share);
+    uint64_t used = used_bytes(), share = used / HAK_OPT(free_share);
     uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes);
     if (share > bound) bound = share;
     bound >>= halvings;
-    return keep > bound ? keep : bound;
+    return hak_limit_free(keep > bound ? keep : bound, used);
 }
 
 uint64_t hak_purge_bound(void) { return hak_purge_bound_halved(hak_load_relaxed(&hak_purge.halvings)); }
@@ -329,7 +330,7 @@ HAK_COLD size_t hak_purge_spans(uint64_t goal_bytes) {
 bool hak_purge_keep(void) {
     uint64_t wanted = positive(hak_load_relaxed(&hak_purge.free_bytes));
     wanted += wanted / 4;
-    if (wanted > HAK_OPT(large_keep_mb) << 20) return false;
+    if (wanted > HAK_OPT(large_keep_mb) << 20 || wanted > hak_limit_free(wanted, used_bytes())) return false;
     if (hak_load_relaxed(&hak_purge.crowded) && wanted > CROWDED_DRAWS * keep_wanted()) return false;
     if (wanted > hak_load_relaxed(&hak_purge.keep_bytes)) hak_store_relaxed(&hak_purge.keep_bytes, wanted);
     return true;

@@ -264,6 +264,7 @@ static void sequence_run(uint64_t this_seed, uint64_t iterations)
         hak_option_set("word_bytes", words[random_below(&random, 3)]);
         hak_option_set("purge_delay_ms", delays[random_below(&random, 2)]);
         hak_option_set("free_max_mb", free_mb[random_below(&random, 2)]);
+        hak_option_set("limit_soft_mb", free_mb[random_below(&random, 2)]);
     }
     size_t target = (size_t)16 << random_below(&random, 8);
     for (step = 0; step < iterations; step++) {

@@ -154,7 +154,7 @@ EXPECT_UNUSED static void options_choose(struct random_state *random)
     } choices[] = {
         {"word_bytes", {"1024", "4096", "8192", "65536"}},   {"relist_share", {"1", "8", "8", "64"}},
         {"purge_delay_ms", {"0", "5", "800", "60000"}},      {"free_max_mb", {"0", "1", "8", "256"}},
-        {"free_share", {"1", "8", "64", "1024"}},
+        {"free_share", {"1", "8", "64", "1024"}},            {"limit_soft_mb", {"0", "0", "4", "64"}},
     };
     if (random_next(random) & 1)
         return;

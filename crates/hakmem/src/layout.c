@@ -2,10 +2,11 @@
 #include <hakmem/hakmem.h>
 
 _Static_assert(sizeof(struct hak_class_stats) == 32, "ClassStats");
-_Static_assert(sizeof(struct hak_stats) == 4704, "Stats");
+_Static_assert(sizeof(struct hak_stats) == 4712, "Stats");
 _Static_assert(offsetof(struct hak_stats, dead_heap_count) == 80, "Stats");
 _Static_assert(offsetof(struct hak_stats, class_stats) == 96, "Stats");
 _Static_assert(offsetof(struct hak_stats, counter) == 4192, "Stats");
+_Static_assert(offsetof(struct hak_stats, taken_bytes) == 4704, "Stats");
 _Static_assert(sizeof(struct hak_site_stats) == 40, "SiteStats");
 _Static_assert(offsetof(struct hak_site_stats, free_bytes) == 32, "SiteStats");
 _Static_assert(sizeof(struct hak_held) == 24, "Held");

@@ -63,15 +63,18 @@ pub struct Stats {
     counter_count: u32,
     class_stats: [ClassStats; CLASS_COUNT_MAX],
     counter: [u64; COUNTER_COUNT_MAX],
+    /// Bytes that count against `HAKMEM_LIMIT_HARD_MB`: spans in use, and blocks outside the window.
+    pub taken_bytes: u64,
 }
 
 // As in hakmem.h; src/layout.c says the same to the C compiler.
 const _: () = {
     assert!(size_of::<ClassStats>() == 32);
-    assert!(size_of::<Stats>() == 4704);
+    assert!(size_of::<Stats>() == 4712);
     assert!(offset_of!(Stats, dead_heap_count) == 80);
     assert!(offset_of!(Stats, class_stats) == 96);
     assert!(offset_of!(Stats, counter) == 4192);
+    assert!(offset_of!(Stats, taken_bytes) == 4704);
 };
 
 impl Stats {
@@ -103,6 +106,7 @@ impl fmt::Debug for Stats {
         rows.field("retouched_bytes", &self.retouched_bytes).field("large_count", &self.large_count);
         rows.field("large_bytes", &self.large_bytes).field("heap_count", &self.heap_count);
         rows.field("dead_heap_count", &self.dead_heap_count);
+        rows.field("taken_bytes", &self.taken_bytes);
         rows.finish_non_exhaustive()
     }
 }
@@ -133,6 +137,7 @@ pub fn stats() -> Stats {
         counter_count: 0,
         class_stats: [ClassStats::default(); CLASS_COUNT_MAX],
         counter: [0; COUNTER_COUNT_MAX],
+        taken_bytes: 0,
     };
     // SAFETY: writes as many bytes as there are.
     unsafe { sys::hak_stats_get(&raw mut stats, size_of::<Stats>()) };
