@@ -88,6 +88,15 @@ HAKMEM_API size_t hak_good_size(size_t size);
  * whose threads have ended, and (pages only) of all other threads' heaps. Returns the bytes given back. */
 HAKMEM_API size_t hak_collect(void);
 
+/* Memory is short: malloc is about to return NULL, because of HAKMEM_LIMIT_HARD_MB, RLIMIT_AS or the kernel, not of a size above
+ * PTRDIFF_MAX. The callback is called by the thread that asked, which holds no lock of the library, with its context and the bytes that are
+ * wanted, rounded up to what is needed for them. It may free and allocate, and returns whether it is worth to try again: then that is done,
+ * and it is called again if that fails, 64 times for one malloc at most. An allocation of its own that fails does not call it again. It must
+ * return: no exception, no longjmp. operator new calls the new-handler after it. NULL: nobody is called. Of two calls the last one counts;
+ * a callback that was replaced may still be running in other threads, with its own context. */
+typedef int (*hak_shortage_callback)(void *context, size_t bytes);
+HAKMEM_API void hak_on_shortage(hak_shortage_callback callback, void *context);
+
 /* --- what the program holds, block by block ---------------------------------------------------- */
 
 /* A block that the program holds. Later versions may append to it. */

@@ -78,6 +78,13 @@ HAK_INLINE void hak_front_watched_misused(const void *block, bool frees) {
     if (on_misused) on_misused(block, frees);
 }
 
+/* --- shortage.c: memory is short --- */
+
+/* The program's callback, if there is one: is it worth to try again? `tries` counts from 0. The caller holds nothing. */
+bool hak_shortage_ask(size_t bytes, unsigned tries);
+void *hak_shortage_end(void); /* it is not: NULL and ENOMEM */
+void hak_shortage_in_child(void);
+
 /* --- a live block, as free() would find it --- */
 
 struct hak_found {

@@ -29,12 +29,7 @@ HAK_STATIC(offsetof(struct hak_fast_row, countdown) == offsetof(struct hak_row, 
 
 /* --- malloc --- */
 
-static HAK_COLD void *out_of_memory(void) {
-    void (*on_shortage)(void) = HAK_HOOK(shortage);
-    if (on_shortage) on_shortage();
-    errno = ENOMEM;
-    return NULL;
-}
+static HAK_COLD void *out_of_memory(void) { return hak_shortage_end(); }
 
 /* Memory is not short: so much there never is. */
 static HAK_COLD void *too_much(void) {
@@ -59,6 +54,14 @@ static HAK_COLD struct hak_heap *borrow(void) {
     return hak_heap_borrow();
 }
 
+/* Neither of them gave one. */
+static HAK_COLD struct hak_heap *heap_after_all(size_t bytes, struct hak_heap *(*get)(void)) {
+    struct hak_heap *heap = NULL;
+    for (unsigned tries = 0; !heap && hak_shortage_ask(bytes, tries); tries++) heap = get();
+    if (!heap) out_of_memory();
+    return heap;
+}
+
 static void *large_found(struct hak_heap *heap, size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
     size_t count = ((bytes - 1) >> HAK_GRANULE_SHIFT) + 1;
     struct hak_rush *rush = &heap->rush;
@@ -66,18 +69,21 @@ static void *large_found(struct hak_heap *heap, size_t bytes, size_t align, cons
     if (HAK_LIKELY(!hak_rush_is_on(rush))) hak_kept_make_room(heap, count);
     hak_big_name site = hak_big_site(address, (uint32_t)((heap->stack_top - stack) >> 3), bytes, hak_rush_takes_part(rush, false));
     void *block = hak_large_take(rush, bytes, align, site, zeroed);
-    bool is_short = block == NULL && !is_too_much(bytes);
-    if (HAK_UNLIKELY(is_short)) {
-        hak_heap_collect(heap);
-        block = hak_large_take(rush, bytes, align, site, zeroed);
+    for (unsigned tries = 0; HAK_UNLIKELY(block == NULL); tries++) {
+        bool is_short = !is_too_much(bytes);
+        if (HAK_LIKELY(is_short)) {
+            hak_heap_collect(heap);
+            block = hak_large_take(rush, bytes, align, site, zeroed);
+            if (block) break;
+        }
+        *zeroed = true;
+        block = hak_outside_take(bytes, align);
+        if (block) return block;
+        if (!is_short) return too_much();
+        if (!hak_shortage_ask(bytes, tries)) return out_of_memory();
     }
-    if (HAK_LIKELY(block != NULL)) {
-        if (count <= HAK_KEPT_SIZES) hak_large_own(hak_granule_at(hak_granule_of(block)), hak_kept_name(heap));
-        return block;
-    }
-    *zeroed = true;
-    block = hak_outside_take(bytes, align);
-    return block ? block : is_short ? out_of_memory() : too_much();
+    if (count <= HAK_KEPT_SIZES) hak_large_own(hak_granule_at(hak_granule_of(block)), hak_kept_name(heap));
+    return block;
 }
 
 /* The sampler wants this one; or nobody samples, and what was asked for since the start goes beyond 64 bits. */
@@ -95,7 +101,7 @@ static HAK_NOINLINE void *large_sampled(struct hak_heap *heap, size_t bytes, siz
 /* Of a thread whose heap died, or that can have none. */
 static HAK_COLD void *large_borrowing(size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
     struct hak_heap *heap = borrow();
-    if (!heap) return out_of_memory();
+    if (!heap && !(heap = heap_after_all(bytes, borrow))) return NULL;
     void *block = hak_front_large(bytes, align, address, stack, zeroed);
     hak_heap_give_back(heap);
     return block;
@@ -103,7 +109,8 @@ static HAK_COLD void *large_borrowing(size_t bytes, size_t align, const void *ad
 
 static HAK_COLD void *large_without_heap(size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
     if (heap_after_collect()) return hak_front_large(bytes, align, address, stack, zeroed);
-    return hak_heap_is_gone(hak_self) ? large_borrowing(bytes, align, address, stack, zeroed) : out_of_memory();
+    if (hak_heap_is_gone(hak_self)) return large_borrowing(bytes, align, address, stack, zeroed);
+    return heap_after_all(bytes, heap_after_collect) ? hak_front_large(bytes, align, address, stack, zeroed) : NULL;
 }
 
 void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
@@ -128,12 +135,21 @@ void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t
 void *hak_front_short(size_t bytes, struct hak_heap *heap, unsigned class_index) {
     void *block = NULL;
     if (!heap->is_short) {
-        heap->is_short = 1;
-        hak_heap_collect(heap);
-        hak_event_relist(heap);
-        block = hak_bin_of(heap, class_index)->word ? NULL : hak_visit_any(bytes, heap, class_index);
-        heap->is_short = 0;
-        return block ? block : out_of_memory();
+        const void *address = heap->from_address;
+        uintptr_t stack = heap->from_stack;
+        int saved = errno;
+        for (unsigned tries = 0; !block; tries++) {
+            if (tries > 0 && !hak_shortage_ask(bytes, tries - 1)) return out_of_memory();
+            heap->from_address = address; /* what the callback allocated had its own */
+            heap->from_stack = stack;
+            heap->is_short = 1;
+            hak_heap_collect(heap);
+            hak_event_relist(heap);
+            block = hak_bin_of(heap, class_index)->word ? NULL : hak_visit_any(bytes, heap, class_index);
+            heap->is_short = 0;
+        }
+        errno = saved; /* tries that failed said ENOMEM */
+        return block;
     }
     errno = ENOMEM; /* a signal handler's, in the middle of it */
     return NULL;
@@ -142,7 +158,7 @@ void *hak_front_short(size_t bytes, struct hak_heap *heap, unsigned class_index)
 /* Of a thread whose heap died, or that can have none. A signal handler may have filled the bin. */
 static HAK_COLD void *malloc_borrowing(size_t bytes, const void *address, uintptr_t stack) {
     struct hak_heap *heap = borrow();
-    if (!heap) return out_of_memory();
+    if (!heap && !(heap = heap_after_all(bytes, borrow))) return NULL;
     void *block = hak_malloc_from(bytes, address, stack);
     hak_heap_give_back(heap);
     return block;
@@ -150,7 +166,8 @@ static HAK_COLD void *malloc_borrowing(size_t bytes, const void *address, uintpt
 
 static HAK_COLD void *malloc_without_heap(size_t bytes, const void *address, uintptr_t stack) {
     if (heap_after_collect()) return hak_malloc_from(bytes, address, stack);
-    return hak_heap_is_gone(hak_self) ? malloc_borrowing(bytes, address, stack) : out_of_memory();
+    if (hak_heap_is_gone(hak_self)) return malloc_borrowing(bytes, address, stack);
+    return heap_after_all(bytes, heap_after_collect) ? hak_malloc_from(bytes, address, stack) : NULL;
 }
 
 static HAK_NOINLINE void *malloc_first(size_t bytes) { /* of a thread; no class is split in its heap yet, or little is lost */

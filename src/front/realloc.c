@@ -5,6 +5,7 @@
  */
 #include "front/front.h"
 
+#include "memory/limit.h"
 #include "memory/outside.h"
 
 #include <errno.h>
@@ -52,11 +53,32 @@ void *hak_front_resize(struct hak_granule *record, void *block, size_t old_bytes
     return resized;
 }
 
+/* What is more than the window there never is: malloc says so. */
+static bool limit_refuses_copy(size_t bytes) {
+    return hak_limit_refuses(((bytes - 1) >> HAK_GRANULE_SHIFT) + 1) && bytes <= hak_region.chunk_count * (size_t)HAK_CHUNK_BYTES;
+}
+
+/* There is no room under the hard limit for the block and a copy; for what it grows by there may be. False: there is for a copy now. */
+static HAK_COLD bool resize_within_limit(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes, void **resized) {
+    for (unsigned tries = 0; limit_refuses_copy(bytes); tries++) {
+        hak_heap_collect(hak_self);
+        *resized = hak_front_resize(record, block, old_bytes, bytes);
+        if (*resized) return true;
+        if (!limit_refuses_copy(bytes)) return false;
+        if (!hak_shortage_ask(bytes, tries)) {
+            *resized = hak_shortage_end();
+            return true;
+        }
+    }
+    return false;
+}
+
 static void *resize_large(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes, const void *address,
                           uintptr_t stack) {
     if (bytes > HAK_SLAB_BLOCK_BYTES_MAX) {
         void *resized = hak_front_resize(record, block, old_bytes, bytes);
         if (resized) return resized;
+        if (HAK_UNLIKELY(limit_refuses_copy(bytes)) && resize_within_limit(record, block, old_bytes, bytes, &resized)) return resized;
     }
     void *fresh = copy_to_new(block, old_bytes, bytes, address, stack);
     enum { LEAST = HAK_SLAB_BLOCK_BYTES_MAX + 1 };

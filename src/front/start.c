@@ -61,6 +61,7 @@ static void child_begins(void) {
     if (!hak_region.fork_page_wipes) hak_store_relaxed(hak_region.fork_page, 0);
     hak_fork_child(hak_self);
     if (hak_heap_is_none(hak_self)) hak_fork_without_heap();
+    hak_shortage_in_child();
     if (HAK_OPT(guard)) hak_watch_guards_in_child();
     hak_report_in_child();
 }

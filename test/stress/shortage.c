@@ -1,8 +1,8 @@
 /* shortage.c - four threads live at the edge of memory: allocations fail all the time, nothing is lost or shared.
  *
- * Owns:    a child under RLIMIT_AS that execs itself, so that the library starts under the limit.
+ * Owns:    a child under RLIMIT_AS and one under HAKMEM_LIMIT_HARD_MB that exec themselves, so that the library starts under the limit.
  * Threads: each keeps its own table full; NULL must come with ENOMEM and frees half of the table. At the end
- *          all is freed and half of what fitted at first must fit again.
+ *          all is freed and half of what fitted at first must fit again. The callback allocates, and now and then wants another try.
  *
  * ctest: native
  */
@@ -59,6 +59,19 @@ static void *work(void *argument)
     return NULL;
 }
 
+static int on_shortage(void *context, size_t bytes)
+{
+    static _Thread_local unsigned depth, count;
+    EXPECT(context == &failures && bytes > 0 && depth == 0);
+    depth++;
+    void *block = malloc(bytes / 4);
+    if (block != NULL)
+        memset(block, 7, bytes / 4);
+    free(block);
+    depth--;
+    return ++count % 4 == 0;
+}
+
 static size_t blocks_that_fit(size_t bytes)
 {
     static void *blocks[100000];
@@ -74,6 +87,15 @@ int main(int argument_count, char **arguments)
 {
     (void)arguments;
     if (argument_count == 1) {
+        pid_t child = fork();
+        REQUIRE(child >= 0);
+        if (child == 0) {
+            setenv("HAKMEM_LIMIT_HARD_MB", "64", 1);
+            execl("/proc/self/exe", "shortage", "limited", (char *)NULL);
+            return 126;
+        }
+        int status = child_wait(child, stress_seconds(5) + 60);
+        REQUIRE(status == 0);
         struct rlimit limit = {(size_t)160 << 20, (size_t)160 << 20};
         REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
         execl("/proc/self/exe", "shortage", "limited", (char *)NULL);
@@ -82,6 +104,7 @@ int main(int argument_count, char **arguments)
     seed = random_seed("shortage");
     end_seconds = clock_seconds() + stress_seconds(5);
     size_t fitted = blocks_that_fit(5000);
+    hak_on_shortage(on_shortage, &failures);
     pthread_t threads[THREADS];
     pthread_attr_t attributes;
     pthread_barrier_init(&all_there, NULL, THREADS);
