@@ -13,6 +13,7 @@
 #include "heap/hooks.h"
 #include "heap/kept.h"
 
+#include "memory/limit.h"
 #include "memory/purge.h"
 #include "os/stack.h"
 
@@ -133,10 +134,15 @@ static struct hak_heap *dead_take(unsigned turns) {
 struct hak_heap *hak_heap_dead_take(void) { return dead_take(0); }
 
 struct hak_heap *hak_heap_dead_first(void) {
+    enum { TRIES = 4 };
     uint32_t first = head_first(hak_load_acquire(&dead_head));
-    struct hak_heap *heap = first ? heap_at(first - 1) : NULL;
-    if (!heap || hak_heap_dead_claim(heap)) return heap;
-    return hak_load_relaxed(&heap->state) == HAK_HEAP_LIVE ? dead_take(0) : NULL; /* one that lives hides those behind it */
+    for (unsigned tries = 0; first && tries < TRIES; tries++) { /* a stale next_dead leads to some heap: the claim decides */
+        struct hak_heap *heap = heap_at(first - 1);
+        if (hak_heap_dead_claim(heap)) return heap;
+        if (hak_load_relaxed(&heap->state) == HAK_HEAP_LIVE) return dead_take(0); /* one that lives hides those behind it */
+        first = hak_load_relaxed(&heap->next_dead);
+    }
+    return NULL;
 }
 
 static void deliver_late_mail(struct hak_heap *heap) {
@@ -219,6 +225,7 @@ static hak_atomic_u32 look_in = 64, looking; /* heaps still to be made before th
 
 void hak_heap_new_process(void) {
     hak_store_relaxed(&process, 0);
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_limit_moving_granules) != 0)) hak_store_relaxed(&hak_limit_moving_granules, 0);
     dead_void();
     void (*on_fork)(void) = HAK_HOOK(forked);
     if (HAK_LIKELY(on_fork != NULL)) on_fork();

@@ -7,6 +7,7 @@
 
 #include "unit/heap_room.h"
 
+#include "heap/kept.h"
 #include "os/os.h"
 #include "rules/options.h"
 
@@ -232,6 +233,32 @@ static void chunks_in_which_nothing_is_do_not_hold_the_hand_up(void **state) {
     AUDIT();
 }
 
+/* A hand that passes by the last chunks is never seen to begin anew. */
+static void what_an_idle_thread_keeps_goes_back_however_the_window_ends(void **state) {
+    (void)state;
+    enum { CHUNKS = 20, GRANULES = 16 };
+    hak_options.free_max_mb = 1000;
+    struct hak_heap *idle = heap_make(), *heap = heap_make();
+    bool zeroed;
+    size_t dirty;
+    struct hak_granule *record = hak_granule_at(hak_granule_of(hak_large_take(NULL, GRANULES * HAK_GRANULE_BYTES, 1, 0, &zeroed)));
+    size_t span = hak_span_take(CHUNKS * HAK_CHUNK_GRANULES, 1, &dirty);
+    assert_int_not_equal(span, HAK_NO_GRANULE);
+    delay_is(50);
+    chores_for_ms(heap, 100);
+    REQUIRE(hak_large_end(record));
+    assert_true(hak_kept_give(idle, record));
+    hak_store_relaxed(&idle->kept_ms, hak_os_clock_ms());
+    for (unsigned ticks = 0; ticks < 50 && hak_load_relaxed(&idle->kept.reserved) != 0; ticks++) chores_for_ms(heap, 21);
+    assert_int_equal(hak_load_relaxed(&idle->kept.reserved), 0);
+    hak_span_give(span, CHUNKS * HAK_CHUNK_GRANULES, HAK_SPAN_AS_IT_WAS);
+    hak_options.purge_delay_ms = 800;
+    hak_options.free_max_mb = 6;
+    heap_end(idle);
+    heap_end(heap);
+    AUDIT();
+}
+
 static void excess_is_taken_from_slabs_too(void **state) {
     (void)state;
     hak_options.free_max_mb = 1000;
@@ -302,6 +329,7 @@ int main(void) {
         cmocka_unit_test(nothing_goes_back_right_after_a_pause),
         cmocka_unit_test(a_round_is_made_up_for_in_steps),
         cmocka_unit_test(chunks_in_which_nothing_is_do_not_hold_the_hand_up),
+        cmocka_unit_test(what_an_idle_thread_keeps_goes_back_however_the_window_ends),
         cmocka_unit_test(excess_is_taken_from_slabs_too),
         cmocka_unit_test(no_block_goes_out_on_a_page_that_is_marked_as_returned),
         cmocka_unit_test(a_counter_that_is_set_back_does_not_end_the_sweep),
