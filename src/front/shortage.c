@@ -18,7 +18,7 @@ enum { ASKED_MAX = 256, TRIES_MAX = 64, TURNS_MAX = 200 };
 
 static struct {
     hak_atomic_u32 turn; /* record[turn % 2] is in force; 0: nothing was ever set */
-    hak_atomic_u32 setting;
+    hak_atomic_u32 setting; /* the fork epoch: a thread of this process is at it */
     struct {
         _Atomic(hak_shortage_callback) callback;
         _Atomic(void *) context;
@@ -27,8 +27,11 @@ static struct {
 static hak_atomic_u64 asked[ASKED_MAX];
 
 HAK_EXPORT void hak_on_shortage(hak_shortage_callback callback, void *context) {
-    uint32_t nobody = 0;
-    for (unsigned turn = 0; !hak_cas(&told.setting, &nobody, 1); nobody = 0) hak_os_yield(turn < TURNS_MAX ? turn++ : turn);
+    uint32_t epoch = hak_load_relaxed(&hak_epoch), seen = hak_load_relaxed(&told.setting);
+    for (unsigned turn = 0; seen == epoch || !hak_cas(&told.setting, &seen, epoch); seen = hak_load_relaxed(&told.setting)) {
+        if (seen == epoch && turn >= TURNS_MAX) return; /* some 20 ms: this thread's own handler, or one that left by longjmp */
+        hak_os_yield(turn++);
+    }
     uint32_t now = hak_load_relaxed(&told.turn), next = now + 1 ? now + 1 : 2;
     /* release, with the acquire in record_read(): who sees these sees that the turn went on to the other record before */
     hak_store_release(&told.record[next % 2].callback, callback);
@@ -78,7 +81,6 @@ HAK_COLD bool hak_shortage_ask(size_t bytes, unsigned tries) {
 
 HAK_COLD void hak_shortage_in_child(void) {
     if (hak_load_relaxed(&told.turn) == 0) return;
-    hak_store_relaxed(&told.setting, 0);
     for (unsigned i = 0; i < ASKED_MAX; i++)
         if (hak_load_relaxed(&asked[i]) != self_name()) hak_store_relaxed(&asked[i], 0);
 }

@@ -245,10 +245,8 @@ static void move_failed(size_t to, size_t count) {
     }
 }
 
-HAK_COLD void *hak_large_move(struct hak_granule *record, size_t bytes) {
-    if (hak_load_relaxed(&moved_count) >= MOVED_MAX) return NULL;
-    size_t from = hak_granule_of(record->start), old = hak_large_granules(record), count = granules_for(bytes), dirty;
-    if (hak_limit_refuses(count > old ? count - old : 0)) return NULL; /* who asks in the moment in which both are taken sees both */
+static void *move(struct hak_granule *record, size_t old, size_t count, size_t bytes) {
+    size_t from = hak_granule_of(record->start), dirty;
     size_t to = hak_span_take(count, 1, &dirty);
     if (to == HAK_NO_GRANULE) return NULL;
     size_t moved_bytes = hak_large_usable(record);
@@ -265,4 +263,14 @@ HAK_COLD void *hak_large_move(struct hak_granule *record, size_t bytes) {
     if (!was_moved) hak_add(&moved_count, 1);
     record_write(NULL, to, count, bytes, MOVED | (uint64_t)site << SITE_SHIFT);
     return hak_granule_address(to);
+}
+
+HAK_COLD void *hak_large_move(struct hak_granule *record, size_t bytes) {
+    if (hak_load_relaxed(&moved_count) >= MOVED_MAX) return NULL;
+    size_t old = hak_large_granules(record), count = granules_for(bytes);
+    if (hak_limit_refuses(count > old ? count - old : 0)) return NULL;
+    hak_add(&hak_limit_moving_granules, (int64_t)old); /* or others would be refused for what is twice there */
+    void *block = move(record, old, count, bytes);
+    hak_add(&hak_limit_moving_granules, -(int64_t)old);
+    return block;
 }

@@ -3,12 +3,13 @@
 
 #include "memory/purge.h"
 
-hak_atomic_i64 hak_limit_outside_granules;
+hak_atomic_i64 hak_limit_outside_granules, hak_limit_moving_granules;
 
 enum { MB_GRANULES = (1 << 20) / HAK_GRANULE_BYTES };
 
 HAK_COLD int64_t hak_limit_taken(void) {
-    return hak_load_relaxed(&hak_purge.used_granules) + hak_load_relaxed(&hak_limit_outside_granules);
+    return hak_load_relaxed(&hak_purge.used_granules) + hak_load_relaxed(&hak_limit_outside_granules) -
+           hak_load_relaxed(&hak_limit_moving_granules);
 }
 
 HAK_COLD bool hak_limit_is_reached(size_t granules) {

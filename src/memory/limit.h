@@ -15,6 +15,8 @@
 #include "rules/options.h"
 
 extern hak_atomic_i64 hak_limit_outside_granules;
+/* Of blocks whose pages are just being moved: two spans are in use for each. A fork's child begins with none. */
+extern hak_atomic_i64 hak_limit_moving_granules;
 
 /* In granules: all that counts. */
 int64_t hak_limit_taken(void);
