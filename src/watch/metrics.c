@@ -14,6 +14,7 @@ void hak_watch_metrics(void (*add)(void *context, const char *name, const char *
     add(context, "recording_rate_bytes", "gauge", "Mean distance between two samples; 0: none are taken", READ(rate_bytes));
     add(context, "samples_total", "counter", "Samples taken", READ(samples));
     add(context, "samples_lost_total", "counter", "Samples that found no place in a table", READ(lost_live) + READ(lost_stacks));
+    add(context, "samples_without_thread_total", "counter", "Samples of threads that found no place in the table of threads", READ(lost_threads));
     add(context, "recording_held_ns_total", "counter", "Time that recording took from the program's threads, nanoseconds", READ(held_ns));
     add(context, "recording_held_max_ns", "gauge", "The longest of it at once", READ(held_max_ns));
     if (is_on) {

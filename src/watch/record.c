@@ -391,7 +391,7 @@ void hak_record_renew(void) {
     struct hak_published *published = &hakmem_published;
     bool has_stacks = is_half_full(&published->stacks) || is_half_full(&published->frames), has_threads = is_half_full(&published->threads);
     bool is_left = published->renewed & 1;
-    if (!hak_record_ready() || !(has_stacks || has_threads || is_left) || hak_sample_is_busy()) return;
+    if (!hak_record_ready() || !(has_stacks || has_threads || is_left) || (!is_left && hak_sample_is_busy())) return;
     if (!is_left) __atomic_fetch_add(&published->renewed, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&published->start_ns, hak_os_clock_ns(), __ATOMIC_SEQ_CST); /* first: a free of what was before is in no sum from here on */
     if (is_left) live_stacks_forget();

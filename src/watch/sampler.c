@@ -392,7 +392,8 @@ static HAK_NOINLINE uint32_t large_sample(struct hak_heap *heap, struct hak_watc
                                  .rate_bytes = rate, .weight = hak_sample_weight(drawn, rate), .is_guarded = is_guarded };
     busy_begin(watch, begin_ns);
     thread_look(watch);
-    uint32_t number = hak_record_alloc(heap, watch, &sample, from, here, stacks_wanted());
+    /* asked again: from here on the end of a recording, and the next one's beginning, see that somebody is at it */
+    uint32_t number = hak_load_relaxed(&rows_wanted) ? hak_record_alloc(heap, watch, &sample, from, here, stacks_wanted()) : 0;
     sample_counted(hak_publish_held(begin_ns));
     watch->busy = 0;
     return number;

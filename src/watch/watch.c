@@ -124,6 +124,7 @@ static HAK_COLD void on_fork(void) {
         __atomic_store_n(&control->seen, request, __ATOMIC_RELEASE);
     }
     if (HAK_UNLIKELY(rate_asked && !hak_options.record[0])) record(0);
+    if (HAK_UNLIKELY(hakmem_published.renewed & 1)) hak_record_renew(); /* a thread of the parent was in the middle of it */
 }
 
 /* --- by itself --- */

@@ -116,6 +116,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         moment.tables.published.rate_bytes = rate;
         ticks.clear();
     }
+    // Those from before the recording began are of an earlier one, whose stacks may have had other numbers.
+    ticks.retain(|tick| tick.time_ns >= moment.tables.published.start_ns);
     moment.subject.is_attached |= !was_on;
     written(output, &moment.profile(&ticks), "a smaller --rate, or more --seconds, sees more")?;
     if !is_empty {

@@ -472,6 +472,17 @@ mod tests {
         }
     }
 
+    /// Rows are only ever appended to: a library that is older than a field has shorter ones.
+    #[test]
+    fn live_samples_of_an_older_library_are_read() {
+        for (row_bytes, is_refused) in [(111, true), (112, false), (120, false), (128, false)] {
+            let mut published = published();
+            published.live = Table { address: 0x10_0000, row_bytes, capacity: 2, used: 2 };
+            let live = section("live", KIND_MEMORY, 0x10_0000, &vec![0; 2 * row_bytes as usize]);
+            assert_eq!(at_once(&published, &[live]).is_err(), is_refused, "{row_bytes}");
+        }
+    }
+
     /// As many as a dump of some megabytes has room for, each with each.
     #[test]
     fn mappings_and_images_are_gone_through_once() {

@@ -65,6 +65,7 @@ impl Row for u64 {
 }
 impl Row for LiveRow {
     const COUNT_MAX: u64 = 8 << 16;
+    const BYTES_LEAST: u64 = std::mem::offset_of!(LiveRow, tid) as u64;
 }
 impl Row for ThreadRow {
     const COUNT_MAX: u64 = 8 << 11;

@@ -105,6 +105,7 @@ struct Before {
     allocated: Option<u64>,
     returned: Option<u64>,
     stacks: Option<HashMap<u32, u64>>,
+    stacks_since: u64, // when the recording that they are of began: another's may have other numbers
 }
 
 impl Before {
@@ -259,6 +260,7 @@ impl Known {
             allocated: seen.is_recording.then_some(published.alloc_bytes),
             returned: None,
             stacks: None,
+            stacks_since: published.start_ns,
         };
         let last = tables.as_ref().and_then(|tables| tables.timeline.last()).copied();
         if let Some(tables) = &tables {
@@ -333,7 +335,8 @@ impl Known {
                 calls.push((0.0, 0.0));
                 sites.len() - 1
             });
-            let grown = self.before.as_ref().and_then(|before| {
+            let of_this = |before: &&Before| before.stacks_since == after.stacks_since;
+            let grown = self.before.as_ref().filter(of_this).and_then(|before| {
                 let then = before.stacks.as_ref()?.get(at).copied().unwrap_or(0);
                 before.rate(after.at, Some(then), Some(row.alloc_bytes))
             });
@@ -488,7 +491,7 @@ mod tests {
     #[test]
     fn what_was_not_read_before_has_no_rate() {
         let at = Instant::now();
-        let before = Before { at, faults: 0, visits: None, allocated: None, returned: None, stacks: None };
+        let before = Before { at, faults: 0, visits: None, allocated: None, returned: None, stacks: None, stacks_since: 0 };
         let later = at + Duration::from_secs(2);
         assert_eq!(before.rate(later, before.returned, Some(1 << 40)), None);
         assert_eq!(before.rate(later, Some(10), Some(30)), Some(10.0));
