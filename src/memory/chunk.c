@@ -20,12 +20,12 @@ hak_atomic_u64 hak_chunk_top;
 
 /* May a chunk have room for least[k] granules in a row? In a window of more than TABLE chunks those a multiple of it apart share
  * a bit. A chunk that the top passed before it was ready has all, until it turns out that it cannot be had. */
-enum { SIZES = 24, EACH = 14, TABLE = 1 << 18, GROUP = 64 };
-/* What spans of one size leave of a chunk must not be one of these and less than that size: of 13, or of 22, granules each chunk left 12, or 20,
- * and was looked at by each search. */
-static const unsigned char least[SIZES] = { 1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
-                                            13, 14, 16, 18, 20, 21, 22, 24, 32, 40, 48, HAK_CHUNK_GRANULES };
-static HAK_ALIGNED(HAK_LINE) struct {
+enum { SIZES = 16, EACH = 6, TABLE = 1 << 18, GROUP = 64 };
+/* What spans of one size leave of a chunk must not have the last of these that is not more than that size: with 12 and 20 instead of 13 and 22
+ * spans of 13 and 22 granules left so much, and each search looked at each full chunk. More sizes make .bss larger than 2 MiB, where the
+ * kernel, if told so, has a huge page for it. */
+static const unsigned char least[SIZES] = { 1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 22, 24, 32, 40, 48, HAK_CHUNK_GRANULES };
+static HAK_ALIGNED(2 * HAK_LINE) struct {
     hak_atomic_u64 for_least[SIZES];
 } room[TABLE / GROUP];
 
