@@ -179,8 +179,10 @@ int main(int count, char **words)
     REQUIRE(mkdtemp(folder) != NULL);
     a_policy_is_written_on_demand(folder);
     what_cannot_be_written_has_its_error(folder);
-    of_a_refused_file_nothing_is_written(folder);
-    a_site_of_a_module_that_is_loaded_later_stays(folder);
+    if (!getenv("HAK_TEST_EMULATED")) { /* qemu-user 7.2 cannot exec a foreign program again by itself */
+        of_a_refused_file_nothing_is_written(folder);
+        a_site_of_a_module_that_is_loaded_later_stays(folder);
+    }
     the_state_is_readable_and_cut_like_every_struct();
     rmdir(folder);
     return EXPECT_RESULT();
