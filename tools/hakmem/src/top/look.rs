@@ -491,7 +491,15 @@ mod tests {
     #[test]
     fn what_was_not_read_before_has_no_rate() {
         let at = Instant::now();
-        let before = Before { at, faults: 0, visits: None, allocated: None, returned: None, stacks: None, stacks_since: 0 };
+        let before = Before {
+            at,
+            faults: 0,
+            visits: None,
+            allocated: None,
+            returned: None,
+            stacks: None,
+            stacks_since: 0,
+        };
         let later = at + Duration::from_secs(2);
         assert_eq!(before.rate(later, before.returned, Some(1 << 40)), None);
         assert_eq!(before.rate(later, Some(10), Some(30)), Some(10.0));
