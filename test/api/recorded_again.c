@@ -4,52 +4,13 @@
  *
  * ctest: native
  */
-#include "expect.h"
+#include "recorded.h"
 
-#include "../../src/watch/published.h"
-
-#include <pthread.h>
-#include <sys/mman.h>
-
-extern struct hak_published hakmem_published __attribute__((weak));
-
-enum { RATE = 64, SECONDS_MAX = 20, DEPTH = 16, KEPT = 100, THREADS = 1500, STACK_BYTES = 128 << 10 };
+enum { RATE = 64, DEPTH = 16, KEPT = 100, THREADS = 1500 };
 static void *kept[KEPT];
 static unsigned way;
 
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-static void visits_make(void)
-{
-    void *blocks[500];
-    for (int i = 0; i < 500; i++)
-        blocks[i] = malloc(500 + (size_t)i);
-    for (int i = 0; i < 500; i++)
-        free(blocks[i]);
-}
-
-/* Its result. */
-static int asked(uint32_t command)
-{
-    struct hak_control *control = &hakmem_published.control;
-    control->command = command;
-    control->rate_bytes = RATE;
-    uint32_t request = control->seen + 1;
-    __atomic_store_n(&control->request, request, __ATOMIC_RELEASE);
-    for (double until = seconds_now() + SECONDS_MAX; __atomic_load_n(&control->seen, __ATOMIC_ACQUIRE) != request;) {
-        if (seconds_now() > until)
-            return -ETIMEDOUT;
-        visits_make();
-    }
-    for (int i = 0; i < 20; i++)
-        visits_make(); /* this thread follows */
-    return control->result;
-}
+static int asked(uint32_t command) { return recorded_asked(command, RATE); }
 
 /* Each way down is a stack of its own. */
 static void *down_right(unsigned depth);
@@ -82,10 +43,6 @@ static const struct hak_live_row *live_row(const void *block)
     }
     return NULL;
 }
-static const struct hak_stack_row *stack_row(uint32_t number)
-{
-    return (const void *)(uintptr_t)(hakmem_published.stacks.address + number * hakmem_published.stacks.row_bytes);
-}
 static const uint64_t *frames_of(const struct hak_stack_row *row)
 {
     return (const void *)(uintptr_t)(hakmem_published.frames.address + row->frame_first * hakmem_published.frames.row_bytes);
@@ -112,7 +69,7 @@ static void stacks_are_full_then_only_those_of_what_lives_are_there(void)
         const struct hak_live_row *row = live_row(kept[i]);
         if (!row || !row->stack)
             continue;
-        const struct hak_stack_row *stack = stack_row(row->stack);
+        const struct hak_stack_row *stack = recorded_stack(row->stack);
         before[i].frame_count = stack->frame_count;
         memcpy(before[i].frame, frames_of(stack), stack->frame_count * sizeof(uint64_t));
         seen++;
@@ -126,7 +83,7 @@ static void stacks_are_full_then_only_those_of_what_lives_are_there(void)
         const struct hak_live_row *row = live_row(kept[i]);
         if (!row || !before[i].frame_count)
             continue;
-        const struct hak_stack_row *stack = stack_row(row->stack);
+        const struct hak_stack_row *stack = recorded_stack(row->stack);
         EXPECT_SAY(row->stack > 0 && row->stack < hakmem_published.stacks.used && stack->sequence == 2 && stack->frame_count == before[i].frame_count &&
                        memcmp(frames_of(stack), before[i].frame, stack->frame_count * sizeof(uint64_t)) == 0,
                    "block %d: stack %u of %u frames, not %u", i, row->stack, stack->frame_count, before[i].frame_count);
@@ -136,8 +93,8 @@ static void stacks_are_full_then_only_those_of_what_lives_are_there(void)
                (unsigned long long)hakmem_published.stacks.used, (unsigned long long)hakmem_published.lost_stacks);
     uint64_t allocated = 0, samples = 0;
     for (uint32_t row = 1; row < hakmem_published.stacks.used; row++) {
-        allocated += stack_row(row)->alloc_bytes;
-        samples += stack_row(row)->alloc_samples;
+        allocated += recorded_stack(row)->alloc_bytes;
+        samples += recorded_stack(row)->alloc_samples;
     }
     EXPECT_SAY(samples <= hakmem_published.samples && samples > hakmem_published.samples / 10 * 9 && allocated <= hakmem_published.alloc_bytes,
                "%llu samples of %llu, %llu bytes of %llu", (unsigned long long)samples, (unsigned long long)hakmem_published.samples,
@@ -147,39 +104,18 @@ static void stacks_are_full_then_only_those_of_what_lives_are_there(void)
     EXPECT(asked(HAK_CONTROL_STOP) == 0);
 }
 
-static void *blocks_come_and_go(void *unused)
-{
-    (void)unused;
-    for (int i = 0; i < 400; i++)
-        free(malloc(64));
-    return NULL;
-}
-
-/* On a stack of its own: who gets an older one's stack and heap is taken for that one. */
-static void thread_run(char *stack)
-{
-    pthread_t thread;
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    REQUIRE(pthread_attr_setstack(&attributes, stack, STACK_BYTES) == 0);
-    REQUIRE(pthread_create(&thread, &attributes, blocks_come_and_go, NULL) == 0);
-    pthread_join(thread, NULL);
-    pthread_attr_destroy(&attributes);
-}
-
 static void threads_of_the_recording_before_make_way(void)
 {
-    char *stacks = (char *)mmap(NULL, (size_t)(THREADS + 2) * STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    REQUIRE(stacks != (char *)MAP_FAILED);
+    char *stacks = recorded_stacks(THREADS + 1);
     EXPECT(asked(HAK_CONTROL_START) == 0);
     for (size_t i = 0; i < THREADS; i++)
-        thread_run(stacks + i * STACK_BYTES);
+        recorded_thread_run(stacks, i);
     EXPECT_SAY(hakmem_published.threads.used > hakmem_published.threads.capacity / 2, "%llu", (unsigned long long)hakmem_published.threads.used);
     EXPECT(asked(HAK_CONTROL_STOP) == 0);
     EXPECT(asked(HAK_CONTROL_START) == 0);
     EXPECT_SAY(hakmem_published.threads.used < 10, "%llu", (unsigned long long)hakmem_published.threads.used);
-    thread_run(stacks + (size_t)THREADS * STACK_BYTES);
-    blocks_come_and_go(NULL);
+    recorded_thread_run(stacks, THREADS);
+    recorded_blocks_come_and_go(NULL);
     const struct hak_thread_row *rows = (const void *)(uintptr_t)hakmem_published.threads.address;
     uint64_t count = 0, of_all = 0;
     for (uint64_t i = 1; i < hakmem_published.threads.used; i++) {

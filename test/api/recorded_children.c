@@ -4,59 +4,19 @@
  *
  * ctest: native
  */
-#include "expect.h"
-
-#include "../../src/watch/published.h"
+#include "recorded.h"
 
 #include <sys/syscall.h>
 
-extern struct hak_published hakmem_published __attribute__((weak));
-
-enum { RATE = 1024, SECONDS_MAX = 20 };
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-static void visits_make(void)
-{
-    void *blocks[500];
-    for (int i = 0; i < 500; i++)
-        blocks[i] = malloc(1000 + (size_t)i);
-    for (int i = 0; i < 500; i++)
-        free(blocks[i]);
-}
+enum { RATE = 1024 };
 
 static void visits_for(double seconds)
 {
-    for (double until = seconds_now() + seconds; seconds_now() < until;)
-        visits_make();
+    for (double until = clock_seconds() + seconds; clock_seconds() < until;)
+        recorded_visits();
 }
 
-static uint32_t request_make(uint32_t command)
-{
-    struct hak_control *control = &hakmem_published.control;
-    control->command = command;
-    control->rate_bytes = RATE;
-    uint32_t request = control->seen + 1;
-    __atomic_store_n(&control->request, request, __ATOMIC_RELEASE);
-    return request;
-}
-
-/* Its result. */
-static int asked(uint32_t command)
-{
-    uint32_t request = request_make(command);
-    for (double until = seconds_now() + SECONDS_MAX; __atomic_load_n(&hakmem_published.control.seen, __ATOMIC_ACQUIRE) != request;) {
-        if (seconds_now() > until)
-            return -ETIMEDOUT;
-        visits_make();
-    }
-    return hakmem_published.control.result;
-}
+static int asked(uint32_t command) { return recorded_asked(command, RATE); }
 
 static uint64_t samples_of(double seconds)
 {
@@ -107,7 +67,7 @@ static void a_request_that_waits_is_the_parents(void)
 {
     for (int raw = 0; raw < 2; raw++) {
         visits_for(0.1);
-        uint32_t request = request_make(HAK_CONTROL_START);
+        uint32_t request = recorded_request(HAK_CONTROL_START, RATE);
         pid_t child = forked(raw);
         if (child == 0) {
             visits_for(0.1);

@@ -4,14 +4,10 @@
  *
  * ctest: timeout=120 native
  */
-#include "expect.h"
-
-#include "../../src/watch/published.h"
+#include "recorded.h"
 
 #include <math.h>
 #include <pthread.h>
-
-extern struct hak_published hakmem_published __attribute__((weak));
 
 enum { SITES = 3, THREADS = 2, BYTES_EACH = 24 << 20 };
 static const size_t site_bytes[SITES] = { 48, 400, 3000 };
@@ -115,13 +111,7 @@ int main(int count, char **words)
     (void)count;
     if (!&hakmem_published)
         return EXPECT_SKIPPED;
-    if (!getenv("HAKMEM_SAMPLE_BYTES")) {
-        setenv("HAKMEM_RECORD", "/dev/null", 1);
-        setenv("HAKMEM_SAMPLE_BYTES", "64", 1);
-        setenv("HAKMEM_SAMPLE_MOST", "0", 1);
-        execv("/proc/self/exe", words);
-        return 1;
-    }
+    recorded_from_the_start(words);
     for (int s = 0; s < SITES; s++) {
         counts[s] = BYTES_EACH / site_bytes[s] / (s == 0 ? 2 : 1) & ~(size_t)1;
         for (int t = 0; t < THREADS; t++)
