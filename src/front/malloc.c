@@ -29,8 +29,6 @@ HAK_STATIC(offsetof(struct hak_fast_row, countdown) == offsetof(struct hak_row, 
 
 /* --- malloc --- */
 
-static HAK_COLD void *out_of_memory(void) { return hak_shortage_end(); }
-
 /* Memory is not short: so much there never is. */
 static HAK_COLD void *too_much(void) {
     errno = ENOMEM;
@@ -38,7 +36,7 @@ static HAK_COLD void *too_much(void) {
 }
 
 /* Nothing that is given back makes room for it. A limit is not asked for: a sandbox may kill for that. The window is less than twice of it. */
-static bool is_too_much(size_t bytes) { return bytes > hak_region.chunk_count * (size_t)HAK_CHUNK_BYTES; }
+static bool is_too_much(size_t bytes) { return bytes > hak_region_bytes(); }
 
 /* No heap for a thread that has none: once more after giving back all that is free. NULL, too, if nobody will be told of its end: it borrows. */
 static HAK_COLD struct hak_heap *heap_after_collect(void) {
@@ -58,7 +56,7 @@ static HAK_COLD struct hak_heap *borrow(void) {
 static HAK_COLD struct hak_heap *heap_after_all(size_t bytes, struct hak_heap *(*get)(void)) {
     struct hak_heap *heap = NULL;
     for (unsigned tries = 0; !heap && hak_shortage_ask(bytes, tries); tries++) heap = get();
-    if (!heap) out_of_memory();
+    if (!heap) hak_shortage_end();
     return heap;
 }
 
@@ -80,7 +78,7 @@ static void *large_found(struct hak_heap *heap, size_t bytes, size_t align, cons
         block = hak_outside_take(bytes, align);
         if (block) return block;
         if (!is_short) return too_much();
-        if (!hak_shortage_ask(bytes, tries)) return out_of_memory();
+        if (!hak_shortage_ask(bytes, tries)) return hak_shortage_end();
     }
     if (count <= HAK_KEPT_SIZES) hak_large_own(hak_granule_at(hak_granule_of(block)), hak_kept_name(heap));
     return block;
@@ -139,7 +137,7 @@ void *hak_front_short(size_t bytes, struct hak_heap *heap, unsigned class_index)
         uintptr_t stack = heap->from_stack;
         int saved = errno;
         for (unsigned tries = 0; !block; tries++) {
-            if (tries > 0 && !hak_shortage_ask(bytes, tries - 1)) return out_of_memory();
+            if (tries > 0 && !hak_shortage_ask(bytes, tries - 1)) return hak_shortage_end();
             heap->from_address = address; /* what the callback allocated had its own */
             heap->from_stack = stack;
             heap->is_short = 1;

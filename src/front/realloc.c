@@ -55,7 +55,7 @@ void *hak_front_resize(struct hak_granule *record, void *block, size_t old_bytes
 
 /* What is more than the window there never is: malloc says so. */
 static bool limit_refuses_copy(size_t bytes) {
-    return hak_limit_refuses(((bytes - 1) >> HAK_GRANULE_SHIFT) + 1) && bytes <= hak_region.chunk_count * (size_t)HAK_CHUNK_BYTES;
+    return hak_limit_refuses(((bytes - 1) >> HAK_GRANULE_SHIFT) + 1) && bytes <= hak_region_bytes();
 }
 
 /* There is no room under the hard limit for the block and a copy; for what it grows by there may be. False: there is for a copy now. */

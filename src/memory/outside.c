@@ -30,7 +30,7 @@ static size_t row_find(const void *block) {
 
 /* Whatever lies in the window's range would be taken for its own one day: free() asks the records first. */
 bool hak_outside_meets_window(uintptr_t start, size_t bytes) {
-    uintptr_t end = hak_window.base + hak_region.chunk_count * HAK_CHUNK_BYTES;
+    uintptr_t end = hak_window.base + hak_region_bytes();
     return start < end && start + bytes > (uintptr_t)hak_region.fork_page;
 }
 

@@ -60,6 +60,9 @@ extern struct hak_region hak_region;
 /* Makes the region; false when the kernel refuses even the first unit. Any thread, idempotent. */
 bool hak_region_start(size_t wanted_gb);
 
+/* Of the window: no block in it is larger. */
+HAK_INLINE size_t hak_region_bytes(void) { return hak_region.chunk_count * (size_t)HAK_CHUNK_BYTES; }
+
 HAK_INLINE struct hak_granule *hak_granule_at(size_t granule) {
     return (struct hak_granule *)hak_window.records - granule;
 }
