@@ -86,9 +86,9 @@ static void fill_large(struct hak_stats *stats) {
         if (!hak_unit_ready(number)) continue;
         for (uint64_t used = hak_load_relaxed(&hak_chunk_at(number)->used); used; used &= used - 1) {
             const struct hak_granule *record = hak_granule_at(number * HAK_CHUNK_GRANULES + hak_word_first(used));
-            if (hak_load_relaxed(&record->owner) != HAK_LARGE) continue;
-            stats->large_count++;
-            stats->large_bytes += hak_large_usable(record);
+            size_t bytes = hak_large_held(record);
+            stats->large_count += bytes > 0;
+            stats->large_bytes += bytes;
         }
     }
 }

@@ -176,11 +176,9 @@ static int slab_walk(const struct hak_walk *walk, size_t granule, const struct a
     return result;
 }
 
-/* What is kept has no owner. */
 static int large_walk(const struct hak_walk *walk, size_t granule) {
-    const struct hak_granule *record = hak_granule_at(granule);
-    if (hak_load_acquire(&record->owner) != HAK_LARGE) return 0;
-    return hak_walk_show(walk, hak_granule_address(granule), hak_large_usable(record), true, false);
+    size_t bytes = hak_large_held(hak_granule_at(granule));
+    return bytes ? hak_walk_show(walk, hak_granule_address(granule), bytes, true, false) : 0;
 }
 
 static int chunk_walk(const struct hak_walk *walk, size_t number, const struct apart *apart) {

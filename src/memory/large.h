@@ -27,14 +27,23 @@ enum { HAK_LARGE_NAME_SHIFT = 44 }; /* 20 bits; 0 is nobody's */
 HAK_INLINE uint64_t hak_large_words(const struct hak_granule *record) {
     return (uint64_t)(uintptr_t)__atomic_load_n(&record->words, __ATOMIC_RELAXED);
 }
-HAK_INLINE size_t hak_large_usable(const struct hak_granule *record) {
-    return (size_t)(hak_large_words(record) & ((UINT64_C(1) << HAK_LARGE_NAME_SHIFT) - 1) & ~HAK_LARGE_KEPT);
-}
+HAK_INLINE size_t hak_large_words_bytes(uint64_t words) { return (size_t)(words & ((UINT64_C(1) << HAK_LARGE_NAME_SHIFT) - 1) & ~HAK_LARGE_KEPT); }
+HAK_INLINE size_t hak_large_usable(const struct hak_granule *record) { return hak_large_words_bytes(hak_large_words(record)); }
 HAK_INLINE uint32_t hak_large_name(const struct hak_granule *record) {
     return (uint32_t)(hak_large_words(record) >> HAK_LARGE_NAME_SHIFT);
 }
 HAK_INLINE void hak_large_words_set(struct hak_granule *record, uint64_t words) {
-    __atomic_store_n(&record->words, (hak_atomic_u64 *)(uintptr_t)words, __ATOMIC_RELAXED);
+    __atomic_store_n(&record->words, (hak_atomic_u64 *)(uintptr_t)words, __ATOMIC_RELEASE);
+}
+/* The usable bytes of a block that another thread may be ending; 0: it is no large block. Words that are found before the owner and
+ * again after it are the block's: what comes there after its end is written when the record has no owner any more. What is kept has none. */
+HAK_INLINE size_t hak_large_held(const struct hak_granule *record) {
+    uint64_t words;
+    do {
+        words = (uint64_t)(uintptr_t)__atomic_load_n(&record->words, __ATOMIC_ACQUIRE);
+        if (hak_load_acquire(&record->owner) != HAK_LARGE) return 0;
+    } while (words != hak_large_words(record)); /* it became another size just now */
+    return hak_large_words_bytes(words);
 }
 /* What a large block's record has there; atomic, because who holds a stale name may be looking (heap/kept.c). */
 HAK_INLINE uint64_t hak_large_facts(const struct hak_granule *record) { return __atomic_load_n(&record->reciprocal, __ATOMIC_RELAXED); }

@@ -17,7 +17,7 @@ static void records_write(struct hak_slab *slab, struct hak_heap *heap, hak_atom
     size_t granule = hak_slab_granule(slab);
     for (unsigned i = 0; i < class->granules; i++) {
         struct hak_granule *record = hak_granule_at(granule + i);
-        record->words = words;
+        __atomic_store_n(&record->words, words, __ATOMIC_RELEASE); /* a walk may look: hak_large_held() */
         record->start = hak_slab_start(slab);
         __atomic_store_n(&record->reciprocal, class->reciprocal, __ATOMIC_RELAXED); /* a stale name may look (heap/kept.c) */
         hak_store_release(&record->owner, hak_slab_owner_mark(heap, slab->class_index)); /* last: pairs with the owner's load in free() */

@@ -8,6 +8,8 @@
 #include "unit/audit.h"
 #include "unit/room.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -257,6 +259,35 @@ static void a_second_give_is_refused(void **state) {
     audit();
 }
 
+static atomic_bool is_over;
+static void *ends_and_is_a_slab(void *block) {
+    while (!atomic_load_explicit(&is_over, memory_order_relaxed)) {
+        struct hak_granule *record = record_of(block);
+        give(block);
+        __atomic_store_n(&record->words, (hak_atomic_u64 *)(void *)&is_over, __ATOMIC_RELEASE); /* as slab/slab.c does before the owner is named */
+        block = take(70000);
+    }
+    give(block);
+    return NULL;
+}
+static void who_looks_beside_an_end_finds_its_size_or_nothing(void **state) {
+    (void)state;
+    char *block = take(70000);
+    const struct hak_granule *record = record_of(block);
+    size_t bytes = hak_large_held(record), none = 0, held = 0;
+    pthread_t other;
+    assert_int_equal(bytes, hak_large_usable(record));
+    assert_int_equal(pthread_create(&other, NULL, ends_and_is_a_slab, block), 0);
+    for (unsigned i = 0; i < 20000000 || !none || !held; i++) {
+        size_t now = hak_large_held(record);
+        REQUIRE(now == 0 || now == bytes);
+        now ? held++ : none++;
+    }
+    atomic_store(&is_over, true);
+    pthread_join(other, NULL);
+    audit();
+}
+
 static void what_cannot_be_had_is_refused(void **state) {
     (void)state;
     bool zeroed;
@@ -281,6 +312,7 @@ int main(void) {
         cmocka_unit_test(a_move_keeps_the_contents),
         cmocka_unit_test(a_move_that_is_refused_changes_nothing),
         cmocka_unit_test(a_second_give_is_refused),
+        cmocka_unit_test(who_looks_beside_an_end_finds_its_size_or_nothing),
         cmocka_unit_test(what_cannot_be_had_is_refused),
     };
     return cmocka_run_group_tests(tests, start, NULL);
