@@ -233,12 +233,14 @@ bool hak_large_resize(struct hak_granule *record, size_t bytes) {
     return true;
 }
 
-/* The kernel unmaps the destination before some of its checks. What may be a hole is mapped anew; if that fails, too, nobody
- * gets it, and no further block is moved. */
-static void move_failed(size_t to, size_t count) {
-    if (hak_os_fresh(hak_granule_address(to), count << HAK_GRANULE_SHIFT) == 0) {
+/* The kernel unmaps the destination before some of its checks. A hole is mapped where it is, which a limit on address space has room for,
+ * and what may be one anew; if that fails, too, nobody gets it, and no further block is moved. */
+static void move_failed(size_t to, size_t count, size_t moved_bytes) {
+    char *start = hak_granule_address(to);
+    bool is_mended = hak_os_map_at(start, moved_bytes) == 0; /* and what lies behind it is as it was */
+    if (is_mended || hak_os_fresh(start, count << HAK_GRANULE_SHIFT) == 0) {
         hak_huge_forget(to, count);
-        hak_span_give(to, count, HAK_SPAN_CLEAN);
+        hak_span_give(to, count, is_mended ? HAK_SPAN_AS_IT_WAS : HAK_SPAN_CLEAN);
     } else {
         hak_add(&hak_large_lost_granules, (int64_t)count);
         hak_add(&moved_count, MOVED_MAX);
@@ -250,8 +252,10 @@ static void *move(struct hak_granule *record, size_t old, size_t count, size_t b
     size_t to = hak_span_take(count, 1, &dirty);
     if (to == HAK_NO_GRANULE) return NULL;
     size_t moved_bytes = hak_large_usable(record);
-    if (hak_os_move(hak_granule_address(from), hak_granule_address(to), moved_bytes) != 0) {
-        move_failed(to, count);
+    int failed = hak_os_move(hak_granule_address(from), hak_granule_address(to), moved_bytes);
+    if (HAK_UNLIKELY(failed)) {
+        if (failed == HAK_OS_MOVE_NOT_BEGUN) hak_span_give(to, count, HAK_SPAN_AS_IT_WAS); /* for the copy, perhaps */
+        else move_failed(to, count, moved_bytes);
         return NULL;
     }
     bool was_moved = hak_large_facts(record) & MOVED;

@@ -255,18 +255,18 @@ static int move_part(char *from, char *to, size_t bytes) {
 /* Of several mappings, each by itself: a kernel before Linux 6.17 refuses them in one call, a later one moves them one after another, and
  * leaves what it has moved when one fails. Here that is copied back. Linux 6.10 and earlier do not say, and move one or nothing. */
 int hak_os_move(void *from, void *to, size_t bytes) {
-    int maps = hak_os_open_read("/proc/thread-self/maps"), result = 0;
-    if (maps < 0) return maps;
+    int maps = hak_os_open_read("/proc/thread-self/maps"), result = maps < 0 ? HAK_OS_MOVE_NOT_BEGUN : 0;
     size_t done = 0;
     while (done < bytes && result == 0) {
         uintptr_t low, high, start = (uintptr_t)from + done;
         size_t part = bytes - done;
         int asked = hak_os_mapping(maps, start, &low, &high);
         if (asked > 0 && high - start < part) part = high - start;
-        result = asked == 0 ? -EFAULT : move_part((char *)from + done, (char *)to + done, part);
+        if (asked == 0) result = done ? -EFAULT : HAK_OS_MOVE_NOT_BEGUN;
+        else result = move_part((char *)from + done, (char *)to + done, part);
         if (result == 0) done += part;
     }
-    HAK_SYS1(SYS_close, maps);
+    if (maps >= 0) HAK_SYS1(SYS_close, maps);
     if (result != 0 && done) memcpy(from, to, done);
     return result;
 }

@@ -56,7 +56,8 @@ bool hak_os_readable(const void *address); /* the eight bytes there, at a multip
 bool hak_os_resident(void *start, size_t bytes, unsigned char *page);
 int hak_os_split(void *page);                            /* the huge page that this is a part of becomes small ones */
 
-/* Moves pages without copying; both ranges stay mapped, `from` reads as zeros. */
+/* Moves pages without copying; both ranges stay mapped, `from` reads as zeros. After another error than NOT_BEGUN there may be a hole at `to`. */
+enum { HAK_OS_MOVE_NOT_BEGUN = 1 };
 int hak_os_move(void *from, void *to, size_t bytes);
 
 /* --- other threads --- */

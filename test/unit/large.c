@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #define MIB ((size_t)1 << 20)
 
@@ -248,6 +249,51 @@ static void a_move_that_is_refused_changes_nothing(void **state) {
     audit();
 }
 
+static bool refuse_move_and_fresh(enum hak_os_call call) { return call == HAK_OS_MOVE || call == HAK_OS_FRESH; }
+
+static void moves_again(char *block) {
+    assert_int_equal(hak_load_relaxed(&hak_large_lost_granules), 0);
+    audit();
+    char *moved = hak_large_move(record_of(block), 4 * MIB);
+    assert_non_null(moved);
+    check(moved, 2 * MIB, 9);
+    give(moved);
+}
+
+/* There may be no room for it elsewhere, under a limit on address space. */
+static void where_a_refused_move_leaves_a_hole_it_is_mapped_where_it_is(void **state) {
+    (void)state;
+    char *dirty = take(4 * MIB), *block = take(2 * MIB);
+    memset(dirty, 5, 4 * MIB);
+    fill(block, 2 * MIB, 9);
+    give(dirty);
+    hak_os_fault = refuse_move_and_fresh;
+    assert_null(hak_large_move(record_of(block), 4 * MIB));
+    hak_os_fault = NULL;
+    bool zeroed;
+    dirty = hak_large_take(NULL, 4 * MIB, 1, 0, &zeroed); /* it was taken for that move; half of it is as it was left */
+    if (!zeroed) hak_large_clear(record_of(dirty), 4 * MIB);
+    for (size_t i = 0; i < 4 * MIB; i += 64) REQUIRE(dirty[i] == 0);
+    give(dirty);
+    moves_again(block);
+}
+
+static void a_move_that_cannot_begin_gives_its_place_back(void **state) {
+    (void)state;
+    struct rlimit files, none = { 0, 0 };
+    char *block = take(2 * MIB);
+    fill(block, 2 * MIB, 9);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    none.rlim_max = files.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    hak_os_fault = refuse_fresh;
+    char *moved = hak_large_move(record_of(block), 4 * MIB);
+    hak_os_fault = NULL;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    assert_null(moved); /* /proc/thread-self/maps is not to be had */
+    moves_again(block);
+}
+
 static void a_second_give_is_refused(void **state) {
     (void)state;
     char *block = take(70000);
@@ -311,6 +357,8 @@ int main(void) {
         cmocka_unit_test(a_block_grows_and_shrinks_where_it_is),
         cmocka_unit_test(a_move_keeps_the_contents),
         cmocka_unit_test(a_move_that_is_refused_changes_nothing),
+        cmocka_unit_test(where_a_refused_move_leaves_a_hole_it_is_mapped_where_it_is),
+        cmocka_unit_test(a_move_that_cannot_begin_gives_its_place_back),
         cmocka_unit_test(a_second_give_is_refused),
         cmocka_unit_test(who_looks_beside_an_end_finds_its_size_or_nothing),
         cmocka_unit_test(what_cannot_be_had_is_refused),
