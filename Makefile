@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: all product demo test ci conformance bench bench-full bench-record figures scaling seeing soak docs install deb clean help
+.PHONY: all product demo test ci conformance bench bench-full bench-record figures scaling seeing soak docs install wheel deb clean help
 
 all: product
 
@@ -65,6 +65,10 @@ docs: ## docs/options.md and docs/counters.md from their tables
 install: product ## into PREFIX (/usr/local), or below DESTDIR
 	cmake --install $(BUILD) --prefix "$(PREFIX)"
 	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || echo "run ldconfig as root, so that the loader finds libhakmem.so in $(PREFIX)/lib"
+
+wheel: product ## a Python wheel with the library, the command and the module, into build/release
+	@scripts/setup wheel
+	@python3 scripts/wheel.py --build $(BUILD)
 
 deb: ## Debian packages, into build/deb
 	@scripts/setup build
