@@ -170,6 +170,9 @@ class Preload(unittest.TestCase):
                 self.assertRegex(lines[2], r"^True 77 before True False 1 \['error'\] ")
                 self.assertEqual(lines[3], "goes on")
 
+    def test_another_process_that_began_again_is_not_this_one(self):
+        self.assertEqual(python("import hakmem; hakmem.preload(); print(hakmem.loaded())", path=self.place, PYTHON_HAKMEM_PRELOAD="1"), "True\n")
+
     def test_children_need_not_begin_again(self):
         program = """
             import os, sys
