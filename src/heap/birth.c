@@ -173,15 +173,22 @@ void hak_heap_dead_give(struct hak_heap *heap) {
 
 /* --- birth --- */
 
+static hak_atomic_u32 few; /* heaps for so many processors; 0: not known yet */
+
+/* 0: unknown. */
+static HAK_COLD uint32_t processors_count(void) {
+    uint32_t there = hak_os_processors(), allowed = HAK_OPT(cgroup) ? hak_os_group_processors() : 0;
+    return there == 0 || (allowed != 0 && allowed < there) ? allowed : there;
+}
+
 /* More threads than the processors can run wait with what they hold. */
 static void rare_where_many(uint32_t count) {
     enum { FEW = 8, EACH = 4, MANY = 16 };
-    static hak_atomic_u32 few; /* 0: not known yet */
     if (HAK_LIKELY(count <= FEW)) return;
     uint32_t most = hak_load_relaxed(&few);
     if (most == 0) {
-        uint32_t processors = hak_os_processors();
-        most = (processors ? processors : MANY) * EACH;
+        uint32_t processors = processors_count();
+        most = (processors && processors < UINT32_MAX / EACH ? processors : MANY) * EACH;
         if (most < FEW) most = FEW;
         hak_store_relaxed(&few, most);
     }
@@ -226,6 +233,8 @@ static hak_atomic_u32 look_in = 64, looking; /* heaps still to be made before th
 void hak_heap_new_process(void) {
     hak_store_relaxed(&process, 0);
     if (HAK_UNLIKELY(hak_load_relaxed(&hak_limit_moving_granules) != 0)) hak_store_relaxed(&hak_limit_moving_granules, 0);
+    if (HAK_UNLIKELY(hak_load_relaxed(&few) != 0)) hak_store_relaxed(&few, 0);
+    hak_limit_group_forget();
     dead_void();
     void (*on_fork)(void) = HAK_HOOK(forked);
     if (HAK_LIKELY(on_fork != NULL)) on_fork();

@@ -82,7 +82,14 @@ unsigned hak_os_processors(void);     /* that the process's first thread may run
 size_t hak_os_address_limit(void);    /* the lower of RLIMIT_AS and RLIMIT_DATA in bytes, SIZE_MAX if none */
 size_t hak_os_resident_bytes(void);   /* of this process; 0 if unknown */
 size_t hak_os_resident_peak_bytes(void); /* the most that was; 0 if unknown */
-size_t hak_os_memory_limit(void);     /* the lowest of these and the cgroup's memory.max; SIZE_MAX if none */
+size_t hak_os_memory_limit(void);     /* the lowest of these and the control groups' below; SIZE_MAX if none */
+/* The smallest memory.max and memory.high (version 1: memory.limit_in_bytes) of the process's control group and those that it lies in, now;
+ * UINT64_MAX if none. False: the system does not say which group it is. */
+bool hak_os_group_memory(uint64_t *bytes);
+unsigned hak_os_group_processors(void); /* the smallest cpu.max (version 1: cpu.cfs_quota_us), rounded up; 0 if none */
+#ifdef HAK_DEBUG
+extern const char *hak_os_group_list, *hak_os_group_mount; /* a test's own */
+#endif
 struct hak_os_usage {
     uint64_t cpu_us, fault_count; /* of all threads: user and system time; page faults served without reading */
 };

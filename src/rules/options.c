@@ -3,7 +3,7 @@
  * Owns:      hak_options, the process's only copy.
  * Borrows:   write(2) and AT_SECURE (os/os.h).
  * Threads:   hak_options_load: one, at start. Set and get: any; a number is one relaxed word. Texts are START
- *            options, so they never change under a reader. Steer: one at a time (learn's lock), beside any of set.
+ *            options, so they never change under a reader. Steer: one at a time for each row (learn's lock; limit.c's turns), beside any of set.
  * Invariant: every number lies between its row's min and max; what the user has set last is what stands, whatever
  *            is steered at the same time.
  */

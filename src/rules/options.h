@@ -47,7 +47,7 @@ enum {
 };
 extern const struct hak_option_row hak_option_rows[HAK_OPTION_COUNT];
 
-/* --- for src/learn: settings that nobody asked for ---
+/* --- for src/learn and src/memory/limit.c: settings that nobody asked for ---
  * A row that the environment or hak_option_set() has set is pinned: it is the user's, for good. */
 bool hak_option_is_pinned(unsigned index);
 uint64_t hak_option_pins(void); /* all of them, a bit for each row */

@@ -96,8 +96,8 @@ static void a_wrong_name_is_told_with_the_nearest(void **state) {
                         "hakmem: unknown option HAKMEM_stats; did you mean HAKMEM_STATS?\n");
     assert_string_equal(LOAD("HAKMEM_PURGE_DELAY=1"),
                         "hakmem: unknown option HAKMEM_PURGE_DELAY; did you mean HAKMEM_PURGE_DELAY_MS?\n");
-    assert_string_equal(LOAD("HAKMEM_COLOUR=1"),
-                        "hakmem: unknown option HAKMEM_COLOUR; 'hakmem options' lists those there are\n");
+    assert_string_equal(LOAD("HAKMEM_WALLPAPER=1"),
+                        "hakmem: unknown option HAKMEM_WALLPAPER; 'hakmem options' lists those there are\n");
     assert_string_equal(LOAD("HAKMEM_=1"), "hakmem: unknown option HAKMEM_; 'hakmem options' lists those there are\n");
     assert_memory_equal(&hak_options, &defaults, sizeof(defaults));
 }
