@@ -106,6 +106,8 @@ static HAK_COLD enum hak_ready chunks_reach(size_t number, size_t count) {
     for (size_t gap = top; gap < number; gap++) room_set_all(gap);
     while (top < number + count && !hak_cas_weak(&hak_chunk_top, &top, number + count)) {
     }
+    /* who grows fast is not to wait for the sweep's clock */
+    if (HAK_UNLIKELY((number + count) * HAK_CHUNK_GRANULES > HAK_LIMIT_GROUP_GRANULES)) hak_limit_group_look(hak_os_clock_ms());
     return HAK_READY;
 }
 
@@ -467,7 +469,10 @@ size_t hak_span_take_in(struct hak_rush *rush, size_t count, size_t align, size_
     if (hak_limit_refuses(count)) return HAK_NO_GRANULE;
     uint32_t lost = hak_load_relaxed(&lost_count);
     size_t granule = span_take(rush, count, align, dirty_granules);
-    if (granule != HAK_NO_GRANULE) note_use(granule, count);
+    if (granule != HAK_NO_GRANULE) {
+        note_use(granule, count);
+        hak_limit_grew();
+    }
     if (rush) hak_rush_turn(rush, hak_load_relaxed(&lost_count) != lost);
     return granule;
 }
@@ -498,7 +503,9 @@ size_t hak_span_take_dense(size_t count, bool is_few) {
     size_t dirty_granules, granule = is_few ? take_clean(count, &dirty_granules) : HAK_NO_GRANULE;
     HAK_ASSERT(count <= ACROSS_MORE_THAN);
     if (granule == HAK_NO_GRANULE) granule = span_take(NULL, count, 1, &dirty_granules);
-    if (granule == HAK_NO_GRANULE || dirty_granules == count || is_few) return granule; /* few pages are no huge one */
+    if (granule == HAK_NO_GRANULE) return granule;
+    hak_limit_grew();
+    if (dirty_granules == count || is_few) return granule; /* few pages are no huge one */
     struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
     uint64_t mask = hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES), (unsigned)count);
     uint64_t huge = hak_huge_grow(granule / HAK_CHUNK_GRANULES, mask);
@@ -567,5 +574,6 @@ HAK_COLD bool hak_span_extend(size_t granule, size_t count, size_t more) {
         return false;
     }
     note_use(end, more);
+    hak_limit_grew();
     return true;
 }

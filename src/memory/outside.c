@@ -62,6 +62,7 @@ void *hak_outside_take(size_t bytes, size_t align) {
         hak_store_release(&rows[row].address, (uintptr_t)block);
         hak_store_relaxed(&used, 1);
         hak_add(&hak_limit_outside_granules, counted(bytes));
+        hak_limit_grew();
         return block;
     }
     hak_os_unmap(block, bytes);
