@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "hakmem/hakmem.h"
+#include "memory/limit.h"
 #include "os/descriptor.h"
 #include "os/module.h"
 #include "os/os.h"
@@ -96,6 +97,8 @@ static void json_write(struct sink *sink, const struct hak_stats *stats) {
     json_number(sink, "heap_count", stats->heap_count);
     json_number(sink, "dead_heap_count", stats->dead_heap_count);
     json_number(sink, "taken_bytes", stats->taken_bytes);
+    json_number(sink, "limit_soft_bytes", HAK_OPT(limit_soft_mb) << 20);
+    json_number(sink, "group_memory_bytes", hak_load_relaxed(&hak_limit_group_bytes));
     json_counters(sink, stats);
     if (hak_report_on_json)
         hak_report_on_json(&sink->text, json_row_end, sink);
@@ -141,6 +144,10 @@ static void table_summary(struct sink *sink, const struct hak_stats *stats) {
     summary_row(sink, "live", stats->live_bytes, "bytes", "that the program holds");
     summary_row(sink, "resident", stats->resident_bytes, "bytes", "of the whole process, as the kernel counts");
     summary_row(sink, "taken", stats->taken_bytes, "bytes", "by spans in use: what counts against HAKMEM_LIMIT_HARD_MB");
+    bool is_groups = !hak_option_is_pinned(HAK_O_limit_soft_mb);
+    if (HAK_OPT(limit_soft_mb))
+        summary_row(sink, "soft limit", HAK_OPT(limit_soft_mb) << 20, "bytes",
+                    is_groups ? "nine tenths of what the control group allows" : "HAKMEM_LIMIT_SOFT_MB");
     summary_row(sink, "free", stats->free_bytes, "bytes", "resident, for the next allocations (an upper estimate)");
     summary_row(sink, "committed", stats->committed_bytes, "bytes", "usable without a further system call");
     summary_row(sink, "reserved", stats->reserved_bytes, "bytes", "of address space");

@@ -113,7 +113,7 @@ static void the_text_is_strict_json_with_all_keys(void)
     static const char *const keys[] = {
         "version", "pid", "live_bytes", "resident_bytes", "reserved_bytes", "committed_bytes", "free_bytes",
         "returned_bytes", "retouched_bytes", "large_count", "large_bytes", "heap_count", "dead_heap_count", "taken_bytes",
-        "counters", "classes", "heap_born", "return_pages", "bytes", "slabs", "allocs", "frees", "live"};
+        "limit_soft_bytes", "group_memory_bytes", "counters", "classes", "heap_born", "return_pages", "bytes", "slabs", "allocs", "frees", "live"};
     void *blocks[100];
     for (int i = 0; i < 100; i++)
         blocks[i] = malloc((size_t)i * 900);
