@@ -9,6 +9,7 @@ mod check;
 mod cli;
 mod cmd;
 mod elf;
+mod groups;
 mod library;
 mod options;
 mod output;

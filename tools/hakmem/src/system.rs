@@ -76,32 +76,6 @@ pub fn text_read(path: impl AsRef<Path>) -> io::Result<String> {
 
 // --- limits -------------------------------------------------------------------------------------
 
-/// The smallest memory limit of the control groups around a process, and the file that says so.
-pub fn group_memory_max(process: &str) -> Option<(u64, PathBuf)> {
-    let text = text_read(format!("/proc/{process}/cgroup")).ok()?;
-    let mut smallest: Option<(u64, PathBuf)> = None;
-    for line in text.lines() {
-        let mut fields = line.splitn(3, ':');
-        let (_, controllers, group) = (fields.next()?, fields.next()?, fields.next()?);
-        let (root, file) = match controllers {
-            "" => ("/sys/fs/cgroup", "memory.max"),
-            "memory" => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-            _ => continue,
-        };
-        let relative = Path::new(group.trim_start_matches('/'));
-        for ancestor in relative.ancestors() {
-            let path = Path::new(root).join(ancestor).join(file);
-            let Ok(text) = text_read(&path) else { continue };
-            // "max", and the old interface's number of pages beyond counting, are no limit.
-            let Some(limit) = text.trim().parse().ok().filter(|limit| *limit < 1 << 60) else { continue };
-            if smallest.as_ref().is_none_or(|(least, _)| limit < *least) {
-                smallest = Some((limit, path));
-            }
-        }
-    }
-    smallest
-}
-
 /// A soft limit of a process ("self" or its number) by its name in /proc/PID/limits; None if there is none.
 pub fn limit(process: &str, name: &str) -> Option<u64> {
     let text = text_read(format!("/proc/{process}/limits")).ok()?;

@@ -4,6 +4,7 @@
 //! that make programs fail which ran before are serious.
 
 use super::{Finding, note, ok, serious, warning};
+use crate::groups;
 use crate::system;
 use crate::text::{bytes, count};
 
@@ -127,9 +128,21 @@ fn limits_check(process: &str, findings: &mut Vec<Finding>) {
             "ulimit -d unlimited; to bound memory use a control group (systemd-run -p MemoryMax=...)",
         ));
     }
-    if let Some((limit, file)) = system::group_memory_max(process) {
-        let what = format!("a control group limits memory to {} ({})", bytes(limit), file.display());
-        findings.push(note(what, "nothing; the kernel ends the largest program when it is full"));
+    if let Some((limit, file)) = groups::memory(process) {
+        let what = format!(
+            "a control group limits memory to {} ({}): HAKMEM_LIMIT_SOFT_MB is {} where nobody set it",
+            bytes(limit),
+            file.display(),
+            (limit / 10 * 9 / MIB).max(1)
+        );
+        findings.push(note(
+            what,
+            "nothing; free memory goes back as that comes near (HAKMEM_CGROUP=0: it does not)",
+        ));
+    }
+    if let Some((allowed, file)) = groups::processors(process) {
+        let what = format!("a control group allows the time of {allowed} processors ({})", file.display());
+        findings.push(note(what, "nothing; what the library does by their number it does by this one"));
     }
 }
 
