@@ -49,11 +49,12 @@ static bool is_ours(void) {
 
 HAK_COLD void hak_limit_group_look(uint64_t now_ms) {
     uint64_t due = hak_load_relaxed(&hak_limit_group_due_ms), bytes = UINT64_MAX;
-    if (now_ms < due || hak_option_is_pinned(HAK_O_limit_soft_mb) || !is_ours() || !hak_cas(&hak_limit_group_due_ms, &due, now_ms + HAK_LIMIT_GROUP_MS)) return;
+    if (now_ms < due || hak_option_is_pinned(HAK_O_limit_soft_mb) || !is_ours()) return;
+    if (!hak_cas(&hak_limit_group_due_ms, &due, now_ms + HAK_LIMIT_GROUP_MS)) return;
     /* who is not shown it once is not shown it later: a sandbox would write down each try */
     if (HAK_OPT(cgroup) && !hak_os_group_memory(&bytes)) hak_store_relaxed(&hak_limit_group_due_ms, UINT64_MAX);
-    hak_store_relaxed(&hak_limit_group_bytes, bytes == UINT64_MAX ? 0 : bytes);
-    if (share_mb(bytes) != HAK_OPT(limit_soft_mb)) hak_option_steer(HAK_O_limit_soft_mb, share_mb(bytes));
+    uint64_t shown = bytes == UINT64_MAX ? 0 : bytes ? bytes : 1;
+    if (hak_exchange(&hak_limit_group_bytes, shown) != shown) hak_option_steer(HAK_O_limit_soft_mb, share_mb(bytes));
 }
 
 HAK_COLD void hak_limit_group_forgotten(void) {

@@ -286,7 +286,7 @@ static void the_soft_limit_follows_the_group(void **state) {
     hak_limit_group_look(now += HAK_LIMIT_GROUP_MS);
     assert_int_equal(HAK_OPT(limit_soft_mb), 0);
     assert_int_equal(hak_load_relaxed(&hak_limit_group_bytes), 0);
-    put("/memory.max", "4096\n"); /* 0 would be none */
+    put("/memory.max", "0\n"); /* not none */
     hak_limit_group_look(now += HAK_LIMIT_GROUP_MS);
     assert_int_equal(HAK_OPT(limit_soft_mb), 1);
     hak_options.cgroup = 0;
