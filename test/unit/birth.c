@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "unit/heap_room.h"
-#include "rules/options.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -383,7 +382,6 @@ static void classes_are_rare_for_longer_where_heaps_are_many(void **state) {
     unsigned few = 4 * hak_os_processors(), count = 0;
     if (few < 8) few = 8;
     if (few >= MOST) skip();
-    hak_options.cgroup = 0; /* whatever this test runs in */
     hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
     while (count < few) heaps[count++] = heap_make();
     assert_int_equal(hak_load_relaxed(&hak_rare_blocks), HAK_RARE_BLOCKS);

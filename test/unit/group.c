@@ -272,6 +272,7 @@ static void the_soft_limit_follows_the_group(void **state) {
     (void)state;
     uint64_t now = 1000;
     room_region_start();
+    hak_options.cgroup = 1;
     put_list("0::/\n");
     put("/memory.max", "104857600\n");
     hak_limit_group_look(now);

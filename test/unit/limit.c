@@ -19,7 +19,6 @@ enum { MIB_GRANULES = MIB / HAK_GRANULE_BYTES };
 
 static int start(void **state) {
     (void)state;
-    hak_options.cgroup = 0; /* whatever this test runs in */
     room_region_start();
     return 0;
 }
