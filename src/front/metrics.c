@@ -1,6 +1,6 @@
 /* metrics.c - see metrics.h.
  *
- * The command has the same from outside: names, kinds and help are those of tools/hakmem/src/cmd/metrics.rs; test/tool/metrics.py compares.
+ * The command has the same from outside: names, kinds and help are those of tools/hakmem/src/metrics/rows.rs; test/tool/metrics.py compares.
  *
  * Borrows:   the numbers (hak_stats_get, hak_census_pages); names of counters (rules/counters.h).
  * Threads:   any; every caller has its own numbers on its stack.

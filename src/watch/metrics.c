@@ -6,7 +6,7 @@
 #include "watch/published.h"
 #include "watch/watch.h"
 
-/* As the command says them: tools/hakmem/src/cmd/metrics.rs. */
+/* As the command says them: tools/hakmem/src/metrics/rows.rs. */
 void hak_watch_metrics(void (*add)(void *context, const char *name, const char *kind, const char *help, uint64_t number), void *context) {
 #define READ(field) __atomic_load_n(&hakmem_published.field, __ATOMIC_RELAXED)
     bool is_on = READ(is_on) != 0;

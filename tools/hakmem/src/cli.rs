@@ -107,7 +107,7 @@ enum Commands {
     Diff(cmd::diff::Arguments),
     /// Say what was done to guarded blocks, with functions and lines
     Guard(cmd::guard::Arguments),
-    /// Print a running process's memory in Prometheus's text format
+    /// Print, serve or send a running process's memory: Prometheus's text format, OpenTelemetry's OTLP
     Metrics(cmd::metrics::Arguments),
     /// Make a page of a profile: who holds the memory, what pins it, what could be done
     Report(report::Arguments),

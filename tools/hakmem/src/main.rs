@@ -2,7 +2,7 @@
 //!
 //! One room per command (cmd/), and a house for some (bench/, report/, top/); what they share stands beside them: the tables (options, stats), the library
 //! on this machine (library), programs as files (elf, shared_objects) and as processes (process), the machine
-//! (system), files that we write (output), what programs have taught the allocator (policy/), the doctor's rules (check/) and how we speak (text).
+//! (system), files that we write (output), a process in numbers (metrics/), what programs have taught the allocator (policy/), the doctor's rules (check/) and how we speak (text).
 
 mod bench;
 mod check;
@@ -11,6 +11,7 @@ mod cmd;
 mod elf;
 mod groups;
 mod library;
+mod metrics;
 mod options;
 mod output;
 mod policy;

@@ -174,6 +174,35 @@ pub fn start_time(pid: u32) -> Option<u64> {
     text.rsplit_once(')')?.1.split_whitespace().nth(FIELD)?.parse().ok()
 }
 
+/// The same in nanoseconds since 1970.
+pub fn start_time_ns(pid: u32) -> Option<u64> {
+    let ticks_per_second =
+        u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|n| *n > 0)?;
+    let since_boot_ns = start_time(pid)?.checked_mul(1_000_000_000 / ticks_per_second)?;
+    Some(realtime_ns().checked_sub(clock_ns(libc::CLOCK_BOOTTIME))? + since_boot_ns)
+}
+
+pub fn realtime_ns() -> u64 {
+    clock_ns(libc::CLOCK_REALTIME)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// The file that a process runs, also where that was deleted since.
+pub fn executable_path(pid: u32) -> Option<String> {
+    let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let path = path.to_string_lossy();
+    Some(path.strip_suffix(" (deleted)").unwrap_or(&path).to_owned())
+}
+
+pub fn host_name() -> Option<String> {
+    trimmed("/proc/sys/kernel/hostname")
+}
+
 /// Why we can make no file in a folder.
 pub fn write_refusal(folder: &Path) -> Option<io::Error> {
     let folder = match CString::new(folder.as_os_str().as_bytes()) {
