@@ -224,8 +224,10 @@ bool hak_large_resize(struct hak_granule *record, size_t bytes) {
     size_t granule = hak_granule_of(record->start), old = hak_large_granules(record), new = granules_for(bytes);
     if (new > UINT32_MAX || (new > old && !hak_span_extend(granule, old, new - old))) return false;
     hak_add(&hak_large_live_bytes, counted(new) - counted(old));
-    hak_large_words_set(record, pages_bytes(bytes) | (uint64_t)hak_large_name(record) << HAK_LARGE_NAME_SHIFT);
-    __atomic_store_n(&record->reciprocal, new | (hak_large_facts(record) & ~(FRESH | HAK_LARGE_NOTED | UINT32_MAX)), __ATOMIC_RELAXED);
+    uint64_t words = pages_bytes(bytes) | (uint64_t)hak_large_name(record) << HAK_LARGE_NAME_SHIFT;
+    if (new < old) hak_large_words_set(record, words); /* never more bytes than granules: hak_large_held() */
+    __atomic_store_n(&record->reciprocal, new | (hak_large_facts(record) & ~(FRESH | HAK_LARGE_NOTED | UINT32_MAX)), __ATOMIC_RELEASE);
+    if (new >= old) hak_large_words_set(record, words);
     if (new < old) {
         span_end(NULL, granule + new, old - new, hak_large_facts(record) & MOVED, site_of(record));
         hak_purge_enforce();

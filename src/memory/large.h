@@ -35,19 +35,24 @@ HAK_INLINE uint32_t hak_large_name(const struct hak_granule *record) {
 HAK_INLINE void hak_large_words_set(struct hak_granule *record, uint64_t words) {
     __atomic_store_n(&record->words, (hak_atomic_u64 *)(uintptr_t)words, __ATOMIC_RELEASE);
 }
-/* The usable bytes of a block that another thread may be ending; 0: it is no large block. Words that are found before the owner and
- * again after it are the block's: what comes there after its end is written when the record has no owner any more. What is kept has none. */
-HAK_INLINE size_t hak_large_held(const struct hak_granule *record) {
-    uint64_t words;
-    do {
-        words = (uint64_t)(uintptr_t)__atomic_load_n(&record->words, __ATOMIC_ACQUIRE);
-        if (hak_load_acquire(&record->owner) != HAK_LARGE) return 0;
-    } while (words != hak_large_words(record)); /* it became another size just now */
-    return hak_large_words_bytes(words);
-}
 /* What a large block's record has there; atomic, because who holds a stale name may be looking (heap/kept.c). */
 HAK_INLINE uint64_t hak_large_facts(const struct hak_granule *record) { return __atomic_load_n(&record->reciprocal, __ATOMIC_RELAXED); }
 HAK_INLINE size_t hak_large_granules(const struct hak_granule *record) { return (size_t)(hak_large_facts(record) & UINT32_MAX); }
+
+/* The usable bytes of a block that another thread may be ending; 0: it is no large block. Words that are found before the owner and
+ * again after it are the block's, for what comes there after its end is written when the record has no owner any more; but a slab that was cut
+ * there before the block and is cut there again after it has the same words. So they must agree with the granules, too. */
+HAK_INLINE size_t hak_large_held(const struct hak_granule *record) {
+    enum { TRIES = 8 }; /* it became another size just now */
+    for (unsigned tries = 0; tries < TRIES; tries++) {
+        uint64_t words = (uint64_t)(uintptr_t)__atomic_load_n(&record->words, __ATOMIC_ACQUIRE);
+        if (hak_load_acquire(&record->owner) != HAK_LARGE) return 0;
+        size_t bytes = hak_large_words_bytes(words), granules = hak_large_granules(record); /* a slab's reciprocal: 0, or more than 6 TiB */
+        bool is_block = bytes - 1 < granules << HAK_GRANULE_SHIFT && granules <= hak_region.chunk_count * HAK_CHUNK_GRANULES;
+        if (is_block && words == hak_large_words(record)) return bytes;
+    }
+    return 0;
+}
 
 /* A block of at least `bytes`, its address a multiple of `align` (a power of two). *zeroed: all of it reads as
  * zeros already. NULL when there is no room. */
