@@ -117,6 +117,60 @@ struct hak_held {
  * frees ahead of the walk may be shown all the same. Never allocates. Some nanoseconds a block, and 0.1 us a slab. */
 HAKMEM_API int hak_walk(int (*each)(const struct hak_held *held, void *context), void *context);
 
+/* --- heaps ------------------------------------------------------------------------------------ */
+
+/* A heap of the program's own: what is allocated from it can be ended together, has a limit of its own, and lies in slabs apart from all
+ * else. Any thread may allocate from it at any time, beside others: each has a part of it, which it takes at its first block and which another
+ * thread takes over when it ends. The blocks are ordinary ones: free(), realloc(), malloc_usable_size() and all checks of hakmem.h's first lines
+ * hold for them, in any thread. realloc() and its relations leave a block in its heap. Blocks of heaps are not sampled and not
+ * guarded (HAKMEM_RECORD, HAKMEM_GUARD), but for what realloc adds to large ones; hak_walk and hak_stats count them.
+ * A call with a heap that was never made, or ended already, is reported like other misuse, unless another heap has its place by then. */
+typedef struct hak_family hak_heap_t;
+
+/* A new heap, which may take `limit_bytes` (0: as much as there is). NULL and ENOMEM when memory is short. Costs 2 KiB, and for
+ * each thread that uses it 15 KiB more, and 64 KiB to 1 MiB of addresses for each kind of size, of which what is used is resident.
+ * What counts against the limit is whole: slabs of 64 KiB for blocks to 256 bytes, of 256 KiB to 4 KiB, of 1 MiB to 32 KiB, a few sizes
+ * to each, for each thread; and large blocks in steps of 64 KiB. The limit is a multiple of 64 KiB, rounded down, one at least; below a few MiB
+ * it serves few sizes. An allocation beyond it returns NULL with ENOMEM; it asks no hak_on_shortage callback, gives nobody else's memory back
+ * and concerns no other heap. It is never exceeded. What is freed is room again for the thread that allocated it: at once, or if another
+ * freed it when it next allocates from the heap; for the others as slabs become empty, and when that thread ends. hak_collect gives back pages of
+ * what threads have of a heap, and makes no room there. */
+HAKMEM_API hak_heap_t *hak_heap_new(size_t limit_bytes);
+
+/* As malloc, calloc, aligned_alloc, from the heap. 20 instructions more than malloc to 1 KiB, some 120 above; a free by the thread that
+ * allocated it takes 75 more than of an ordinary block, by another thread what it takes of any other's. realloc: the result is of `heap`,
+ * whatever block `ptr` is (NULL: a new one); a block of another heap, or of none, is copied. Where growing would exceed the limit the result is
+ * NULL, and the block is as it was. */
+HAKMEM_API void *hak_heap_malloc(hak_heap_t *heap, size_t size);
+HAKMEM_API void *hak_heap_calloc(hak_heap_t *heap, size_t count, size_t size);
+HAKMEM_API void *hak_heap_realloc(hak_heap_t *heap, void *ptr, size_t size);
+HAKMEM_API void *hak_heap_aligned_alloc(hak_heap_t *heap, size_t alignment, size_t size);
+
+/* The heap of a live block; NULL: it is of none, or NULL. */
+HAKMEM_API hak_heap_t *hak_heap_of(const void *ptr);
+
+/* The three ends. The caller sees to it that no other thread uses the heap meanwhile, or frees a block of it; frees that came before are
+ * no matter, wherever they lie. They may be called by any thread. Each looks at all slabs of the process, 2 ns each, and at all
+ * heaps, and costs by the word of 64 blocks, not by the block. Not from a hak_on_shortage callback for the heap whose allocation it was called for.
+ * clear: all its blocks are free, the heap goes on. destroy: and there is no such heap any more. delete: there is no such heap any more, and
+ * its blocks live on as ordinary ones. destroy and delete of NULL do nothing. */
+HAKMEM_API void hak_heap_clear(hak_heap_t *heap);
+HAKMEM_API void hak_heap_destroy(hak_heap_t *heap);
+HAKMEM_API void hak_heap_delete(hak_heap_t *heap);
+
+/* Of one heap. Exact while no other thread uses it, and none that did just ends. Later versions may append. */
+struct hak_heap_stats {
+    uint64_t live_count, live_bytes; /* its blocks, by a walk; usable bytes */
+    uint64_t taken_bytes;            /* what counts against its limit */
+    uint64_t limit_bytes;            /* as it is kept; 0: none */
+};
+
+/* Fills the first `bytes` bytes of *stats (pass sizeof *stats); what it does not know is 0. Costs what a walk costs. */
+HAKMEM_API void hak_heap_stats_get(hak_heap_t *heap, struct hak_heap_stats *stats, size_t bytes);
+
+/* As hak_walk, of the heap's blocks alone. */
+HAKMEM_API int hak_heap_walk(hak_heap_t *heap, int (*each)(const struct hak_held *held, void *context), void *context);
+
 /* --- statistics ------------------------------------------------------------------------------ */
 
 enum { HAK_CLASS_COUNT_MAX = 128 };

@@ -47,7 +47,9 @@ HAK_EXPORT size_t hak_expand(void *block, size_t bytes) {
     if (!found.large || bytes > PTRDIFF_MAX) return 0;
     uint32_t (*lift)(void *) = HAK_HOOK(large_lift);
     uint32_t lifted = HAK_UNLIKELY(lift != NULL) ? lift(block) : 0;
-    bool grown = hak_large_resize(found.record, bytes);
+    struct hak_family_resize change = { NULL, 0, 0, 0 };
+    bool grown = hak_family_resize_begin(&change, found.record, bytes) && hak_large_resize(found.record, bytes);
+    if (change.family) hak_family_resize_end(&change, grown ? found.record : NULL);
     if (HAK_UNLIKELY(lift != NULL)) HAK_HOOK(large_lay)(hak_self, lifted, block, found.bytes, grown ? bytes : found.bytes);
     return grown ? hak_large_usable(found.record) : 0;
 }
@@ -72,7 +74,7 @@ HAK_EXPORT size_t hak_collect(void) {
 HAK_EXPORT int hak_walk(int (*each)(const struct hak_held *held, void *context), void *context) {
     if (!hak_start()) return 0;
     hak_fork_child(hak_self);
-    return hak_walk_all(&(struct hak_walk){ each, context });
+    return hak_walk_all(&(struct hak_walk){ each, context, NULL });
 }
 
 /* --- statistics --- */

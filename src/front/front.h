@@ -3,6 +3,7 @@
 #define HAK_FRONT_FRONT_H
 
 #include "front/fast.h"
+#include "heap/family.h"
 #include "heap/heap.h"
 #include "heap/hooks.h"
 #include "memory/large.h"
@@ -45,10 +46,23 @@ HAK_INLINE const struct hak_granule *hak_front_middle(const void *block, unsigne
     return HAK_LIKELY(*class_index != 0) ? record : NULL;
 }
 
+/* --- heaps.c: blocks of families' heaps (heap/family.h) --- */
+
+/* The calling thread, whose own heap is `self`, frees block `index` of a slab; false: it is not of an instance of this thread's. */
+bool hak_front_free_own(struct hak_heap *self, struct hak_heap *owner, struct hak_granule *record, void *block, size_t index);
+bool hak_front_kept_own(const struct hak_granule *record, const void *block);
+/* A visit for a family found no slab within its limit. */
+void *hak_front_short_of_family(size_t bytes, struct hak_heap *heap, unsigned class_index);
+/* As malloc, or aligned_alloc; where the other block is a family's from that family. */
+void *hak_front_malloc_beside(const void *block, size_t bytes, const void *address, uintptr_t stack);
+void *hak_front_aligned_beside(const void *block, size_t align, size_t bytes);
+
 /* Is the block of this record free, and kept for the calling thread's next malloc? */
 HAK_INLINE bool hak_front_kept(const struct hak_granule *record, const void *block) {
-    unsigned class_index = hak_slab_owners_middle(hak_self, hak_load_relaxed(&record->owner));
-    return class_index != 0 && hak_middle_has(hak_self, class_index, block);
+    struct hak_heap *self = hak_self;
+    unsigned class_index = hak_slab_owners_middle(self, hak_load_relaxed(&record->owner));
+    if (class_index != 0) return hak_middle_has(self, class_index, block);
+    return HAK_UNLIKELY(hak_load_relaxed(&hak_family_any) != 0) && hak_front_kept_own(record, block);
 }
 
 /* --- api.c: who counts by named call sites; start.c sets them --- */
@@ -60,6 +74,8 @@ extern void (*hak_front_on_site_free)(uintptr_t site, size_t bytes);
 __attribute__((noreturn, cold)) void hak_misuse(const char *function, const void *block);
 __attribute__((noreturn, cold)) void hak_misuse_size(const char *function, const void *block, size_t bytes, size_t stated);
 __attribute__((noreturn, cold)) void hak_misuse_align(const char *function, const void *block, size_t align);
+
+__attribute__((noreturn, cold)) void hak_misuse_heap(const char *function, const void *heap);
 
 /* --- blocks of who hangs on heap/hooks.h: asked last, where it would be misuse --- */
 
@@ -111,6 +127,8 @@ void hak_check_aligned(const char *function, const void *block, size_t align, si
 /* Sizes above HAK_SLAB_BLOCK_BYTES_MAX, or alignments above it; `address` and `stack` say who asked (the return address,
  * and the stack pointer before the call). Sets errno on failure. */
 void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed);
+/* The same for a heap that has none kept, by nobody's hooks. */
+void *hak_front_large_found(struct hak_heap *heap, size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed);
 #define HAK_FRONT_CALLER() __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa()
 /* A visit found no memory: once more after giving back all that is free; sets errno if that does not help. */
 void *hak_front_short(size_t bytes, struct hak_heap *heap, unsigned class_index);

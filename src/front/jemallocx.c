@@ -63,7 +63,7 @@ static void *aligned_again(struct hak_found found, void *block, size_t bytes, si
         return block;
     }
     int saved = errno;
-    void *fresh = hak_front_aligned(align, bytes);
+    void *fresh = hak_front_aligned_beside(block, align, bytes);
     if (fresh) {
         memcpy(fresh, block, found.bytes < bytes ? found.bytes : bytes);
         free(block);

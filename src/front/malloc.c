@@ -60,7 +60,7 @@ static HAK_COLD struct hak_heap *heap_after_all(size_t bytes, struct hak_heap *(
     return heap;
 }
 
-static void *large_found(struct hak_heap *heap, size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
+void *hak_front_large_found(struct hak_heap *heap, size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
     size_t count = ((bytes - 1) >> HAK_GRANULE_SHIFT) + 1;
     struct hak_rush *rush = &heap->rush;
     if (HAK_LIKELY(count <= HAK_KEPT_SIZES) && HAK_LIKELY(align <= HAK_GRANULE_BYTES)) hak_kept_missed(heap);
@@ -88,10 +88,10 @@ static void *large_found(struct hak_heap *heap, size_t bytes, size_t align, cons
 static HAK_NOINLINE void *large_sampled(struct hak_heap *heap, size_t bytes, size_t align, const void *address, uintptr_t stack,
                                         bool *zeroed) {
     void *(*on_apart)(struct hak_heap *, size_t, size_t, bool *) = HAK_HOOK(large_apart);
-    if (HAK_UNLIKELY(on_apart == NULL)) return large_found(heap, bytes, align, address, stack, zeroed);
+    if (HAK_UNLIKELY(on_apart == NULL)) return hak_front_large_found(heap, bytes, align, address, stack, zeroed);
     void *block = on_apart(heap, bytes, align, zeroed);
     if (block) return block;
-    block = large_found(heap, bytes, align, address, stack, zeroed);
+    block = hak_front_large_found(heap, bytes, align, address, stack, zeroed);
     if (block) HAK_HOOK(large_taken)(heap, block, bytes);
     return block;
 }
@@ -127,12 +127,13 @@ void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t
         void *kept = hak_kept_take(heap, count, bytes);
         if (kept) return kept;
     }
-    return large_found(heap, bytes, align, address, stack, zeroed);
+    return hak_front_large_found(heap, bytes, align, address, stack, zeroed);
 }
 
 void *hak_front_short(size_t bytes, struct hak_heap *heap, unsigned class_index) {
     void *block = NULL;
     if (!heap->is_short) {
+        if (HAK_UNLIKELY(hak_load_relaxed(&heap->is_instance)) && heap->is_refused) return hak_front_short_of_family(bytes, heap, class_index);
         const void *address = heap->from_address;
         uintptr_t stack = heap->from_stack;
         int saved = errno;
@@ -308,6 +309,7 @@ static HAK_NOINLINE void free_large_further(struct hak_granule *record, void *bl
         if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) hak_visit_chores_due(heap);
     }
     if (HAK_UNLIKELY(!hak_large_end(record))) hak_misuse("free", block);
+    if (HAK_UNLIKELY((hak_large_facts(record) & HAK_LARGE_FAMILY) != 0)) hak_family_large_ended(record);
     large_ended(heap, record);
 }
 
@@ -369,7 +371,7 @@ static HAK_COLD struct hak_heap *free_without_heap(const void *block, struct hak
 }
 
 /* Another heap's, or misuse: a record that holds a block of the program does not change. */
-static HAK_NOINLINE void free_strange(void *block, const struct hak_granule *record, struct hak_heap *owner) {
+static HAK_NOINLINE void free_strange(void *block, struct hak_granule *record, struct hak_heap *owner) {
     struct hak_heap *self = hak_self;
     if (HAK_UNLIKELY(owner == NULL || owner == self)) hak_misuse("free", block);
     uint64_t rest, index = hak_multiply((uint64_t)((char *)block - record->start), &record->reciprocal, &rest);
@@ -379,6 +381,7 @@ static HAK_NOINLINE void free_strange(void *block, const struct hak_granule *rec
     }
     if (HAK_LIKELY(!hak_heap_is_none(self))) {
         hak_fork_check(self);
+        if (HAK_UNLIKELY(hak_load_relaxed(&self->has_instances)) && hak_front_free_own(self, owner, record, block, index)) return;
     } else {
         struct hak_heap *heap = owner != HAK_WATCHED ? hak_slab_owner_heap(owner) : NULL;
         self = free_without_heap(block, heap);

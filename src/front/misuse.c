@@ -118,7 +118,7 @@ static HAK_COLD __attribute__((noreturn)) void say_and_abort(struct hak_text *te
 
 /* Some only ask for a block's size, or for more in place. */
 static bool does_free(const char *function) {
-    static const char asking[][20] = { "malloc_usable_size", "hak_usable_size", "hak_expand", "sallocx", "xallocx" };
+    static const char asking[][20] = { "malloc_usable_size", "hak_usable_size", "hak_expand", "sallocx", "xallocx", "hak_heap_of" };
     for (unsigned i = 0; i < sizeof asking / sizeof *asking; i++)
         if (strcmp(function, asking[i]) == 0) return false;
     return true;
@@ -161,6 +161,13 @@ void hak_misuse_align(const char *function, const void *block, size_t align) {
     struct hak_text text = HAK_TEXT(line);
     hak_text_format(&text, "hakmem: %s: %p is not aligned to %zu, as the caller says", function, block, align);
     say_and_abort(&text, block, true);
+}
+
+void hak_misuse_heap(const char *function, const void *heap) {
+    char line[256];
+    struct hak_text text = HAK_TEXT(line);
+    hak_text_format(&text, "hakmem: %s: %p is no heap: never made, or destroyed already", function, heap);
+    say_and_abort(&text, heap, false);
 }
 
 /* --- what is known of any address: front/describe.h --- */

@@ -17,9 +17,7 @@ enum { MOVE_BYTES_MIN = 1 << 20 };
 hak_atomic_u32 hak_realloc_stayed;
 
 /* Where there is no memory for a smaller block the old one serves: programs shrink just then, and few look at the result. */
-static void *copy_to_new(void *block, size_t old_bytes, size_t bytes, const void *address, uintptr_t stack) {
-    int saved = errno;
-    void *fresh = hak_malloc_from(bytes, address, stack);
+HAK_INLINE void *copied(void *fresh, void *block, size_t old_bytes, size_t bytes, int saved) {
     if (HAK_UNLIKELY(!fresh)) {
         if (bytes > old_bytes) return NULL;
         errno = saved;
@@ -29,6 +27,18 @@ static void *copy_to_new(void *block, size_t old_bytes, size_t bytes, const void
     memcpy(fresh, block, old_bytes < bytes ? old_bytes : bytes);
     hak_free_inline(block);
     return fresh;
+}
+
+/* It may be a family's, and stays that. */
+static HAK_COLD void *copy_where_families_are(void *block, size_t old_bytes, size_t bytes, const void *address, uintptr_t stack) {
+    int saved = errno;
+    return copied(hak_front_malloc_beside(block, bytes, address, stack), block, old_bytes, bytes, saved);
+}
+
+static void *copy_to_new(void *block, size_t old_bytes, size_t bytes, const void *address, uintptr_t stack) {
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_family_any) != 0)) return copy_where_families_are(block, old_bytes, bytes, address, stack);
+    int saved = errno;
+    return copied(hak_malloc_from(bytes, address, stack), block, old_bytes, bytes, saved);
 }
 
 static void *resize_in_place_or_move(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
@@ -44,13 +54,26 @@ static void *resize_in_place_or_move(struct hak_granule *record, void *block, si
     return moved;
 }
 
-void *hak_front_resize(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
+static void *resize(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
     uint32_t (*lift)(void *) = HAK_HOOK(large_lift);
     uint32_t lifted = HAK_UNLIKELY(lift != NULL) ? lift(block) : 0;
     void *resized = resize_in_place_or_move(record, block, old_bytes, bytes);
     if (HAK_UNLIKELY(lift != NULL))
         HAK_HOOK(large_lay)(hak_self, lifted, resized ? resized : block, old_bytes, resized ? bytes : old_bytes);
     return resized;
+}
+
+static HAK_COLD void *resize_in_family(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
+    struct hak_family_resize change;
+    if (!hak_family_resize_begin(&change, record, bytes)) return NULL;
+    void *resized = resize(record, block, old_bytes, bytes);
+    hak_family_resize_end(&change, resized ? hak_granule_at(hak_granule_of(resized)) : NULL);
+    return resized;
+}
+
+void *hak_front_resize(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
+    if (HAK_UNLIKELY((hak_large_facts(record) & HAK_LARGE_FAMILY) != 0)) return resize_in_family(record, block, old_bytes, bytes);
+    return resize(record, block, old_bytes, bytes);
 }
 
 /* What is more than the window there never is: malloc says so. */

@@ -62,6 +62,10 @@ static void child_begins(void) {
     hak_fork_child(hak_self);
     if (hak_heap_is_none(hak_self)) hak_fork_without_heap();
     hak_shortage_in_child();
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_family_any)) && !hak_heap_is_gone(hak_self)) { /* any thread may clear one, and needs all of it */
+        struct hak_heap *heap = hak_front_heap();
+        if (heap && heap->is_survivor) hak_fork_rebuild(heap);
+    }
     if (HAK_OPT(guard)) hak_watch_guards_in_child();
     hak_report_in_child();
 }

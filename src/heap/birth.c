@@ -10,6 +10,7 @@
  * Rejected:  orphan lists of slabs per class: ABA, lists lost with a thread, mail to the wrong heap.
  */
 #include "heap/borrow.h"
+#include "heap/family.h"
 #include "heap/hooks.h"
 #include "heap/kept.h"
 
@@ -32,13 +33,15 @@ enum {
 
 HAK_STATIC(PER_GRANULE == 3);
 static _Atomic(char *) homes[GRANULES_MAX];
-static hak_atomic_u32 heap_count;
+static hak_atomic_u32 heap_count, instance_count; /* all; of these, those of families */
 hak_atomic_u32 hak_rare_blocks = HAK_RARE_BLOCKS;
 
 static struct hak_heap *heap_at(uint32_t index) {
     char *home = hak_load_acquire(&homes[index / PER_GRANULE]);
     return home ? (struct hak_heap *)(void *)(home + index % PER_GRANULE * STRIDE) : NULL;
 }
+
+struct hak_heap *hak_heap_named(uint32_t name) { return name - 1 < hak_load_acquire(&heap_count) ? heap_at(name - 1) : NULL; }
 
 void hak_heap_each(void (*function)(struct hak_heap *heap, void *context), void *context) {
     uint32_t count = hak_load_acquire(&heap_count);
@@ -87,6 +90,7 @@ static struct hak_heap *dead_pop(void) {
 
 /* It was not LIVE a moment ago. Once: it may be there already. */
 static void dead_list(struct hak_heap *heap) {
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->is_instance))) return; /* its family's: heap/family.c finds it */
     uint32_t epoch = hak_load_relaxed(&hak_epoch);
     if (hak_exchange(&heap->listed, epoch) != epoch) dead_push(heap);
 }
@@ -212,7 +216,7 @@ static struct hak_heap *heap_new(void) {
         }
         if (hak_cas_weak(&heap_count, &index, index + 1)) break;
     }
-    rare_where_many(index + 1);
+    rare_where_many(index + 1 - hak_load_relaxed(&instance_count)); /* threads are what is counted */
     struct hak_heap *heap = heap_at(index);
     heap->index = index;
     for (unsigned i = 0; i < HAK_SMALL_CLASS_MAX; i++) heap->class_bytes[i] = (uint16_t)hak_classes[hak_class_small(16 * i + 1)].block_bytes;
@@ -304,6 +308,7 @@ static uintptr_t tag_of_self(void) { return hak_os_tid() * UINT64_C(0x9e3779b97f
 
 bool hak_heap_hint(struct hak_heap *dead) {
     HAK_STATIC(HAK_LINE == 1 << (64 - 58));
+    if (HAK_UNLIKELY(hak_load_relaxed(&dead->is_instance))) return false; /* nobody's successor has that */
     _Atomic(uintptr_t) *hint = hint_of_self();
     uintptr_t mark = (uintptr_t)dead | tag_of_self();
     if (hak_load_relaxed(hint) == mark) return true;
@@ -333,8 +338,7 @@ static HAK_COLD struct hak_heap *heap_find(bool *is_new) {
     return heap ? heap : heap_new();
 }
 
-/* It is the calling thread's, or one that a signal handler made for it meanwhile. */
-static HAK_COLD struct hak_heap *heap_begin(struct hak_heap *before, struct hak_heap *heap, bool is_new) {
+HAK_INLINE void heap_live(struct hak_heap *heap) {
     hak_store_relaxed(&heap->state, HAK_HEAP_LIVE);
     hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch));
     heap->clock_in = 0;
@@ -342,6 +346,11 @@ static HAK_COLD struct hak_heap *heap_begin(struct hak_heap *before, struct hak_
     heap->is_short = heap->is_ahead = heap->is_survivor = 0; /* its last thread may have vanished by a fork, in the middle of it */
     heap->from_address = NULL;
     heap->rush.heat = 0;
+}
+
+/* It is the calling thread's, or one that a signal handler made for it meanwhile. */
+static HAK_COLD struct hak_heap *heap_begin(struct hak_heap *before, struct hak_heap *heap, bool is_new) {
+    heap_live(heap);
     if (is_new) HAK_COUNT(&heap->counters, heap_born, 1);
     while (!self_becomes(&before, heap)) {
         if (hak_heap_is_none(before)) continue;
@@ -390,6 +399,24 @@ HAK_COLD bool hak_heap_adopt(struct hak_heap *before, struct hak_heap *dead) {
     return heap_told(heap_begin(before, dead, false), false);
 }
 
+/* --- instances: heap/family.c --- */
+
+HAK_COLD struct hak_heap *hak_heap_instance_new(void) {
+    hak_add(&instance_count, 1); /* first: it is no thread's */
+    struct hak_heap *heap = heap_new();
+    if (!heap) {
+        hak_add(&instance_count, -1);
+        return NULL;
+    }
+    hak_store_relaxed(&heap->is_instance, 1);
+    hak_store_relaxed(&heap->state, HAK_HEAP_BUSY);
+    hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch));
+    HAK_COUNT(&heap->counters, heap_born, 1);
+    return heap;
+}
+
+HAK_COLD void hak_heap_instance_begin(struct hak_heap *heap) { heap_live(heap); }
+
 /* --- death --- */
 
 /* What threads asked for together is no promise of the next one: a heap that served hundreds of short ones, a few blocks of each
@@ -406,6 +433,7 @@ static void put_all_back(struct hak_heap *heap) {
     hak_store_relaxed(&heap->takes_letters, 0); /* one that comes nevertheless is found by who takes the heap, or by the sweep */
     hak_fork_check(heap);
     if (heap->is_survivor) hak_fork_rebuild(heap); /* nobody else can */
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->has_instances))) hak_family_give_up(heap);
     hak_batch_flush(heap);
     hak_mail_left(heap);
     hak_middle_flush(heap);
@@ -417,6 +445,8 @@ static void put_all_back(struct hak_heap *heap) {
     if (heap->batches) hak_batch_flush(heap); /* of letters whose slabs changed hands */
     hak_event_pending(heap);
 }
+
+void hak_heap_put_back(struct hak_heap *heap) { put_all_back(heap); }
 
 static void heap_end(struct hak_heap *heap) {
     hak_self = (struct hak_heap *)&hak_heap_gone;

@@ -9,6 +9,7 @@
  */
 #include "heap/letters.h"
 
+#include "heap/family.h"
 #include "heap/hooks.h"
 #include "heap/walk.h"
 #include "memory/large.h"
@@ -86,39 +87,38 @@ void hak_census_take(struct hak_census *census) {
 
 /* --- one by one --- */
 
-enum { SLAB_WORDS_MAX = 64, APART_WORDS = 64 };
-
-/* By a hash of slabs, bits: blocks of it are in letters or batches. */
-struct apart {
-    uint64_t bit[APART_WORDS];
-};
 static unsigned apart_hash(const struct hak_slab *slab) {
-    HAK_STATIC(APART_WORDS * 64 == 1 << (64 - 52));
+    HAK_STATIC(HAK_APART_WORDS * 64 == 1 << (64 - 52));
     return (unsigned)((uintptr_t)slab / HAK_LINE * UINT64_C(0x9e3779b97f4a7c15) >> 52);
 }
-static void apart_set(struct apart *apart, const struct hak_slab *slab) {
+static void apart_set(struct hak_apart *apart, const struct hak_slab *slab) {
     apart->bit[apart_hash(slab) / 64] |= UINT64_C(1) << apart_hash(slab) % 64;
 }
-static bool apart_has(const struct apart *apart, const struct hak_slab *slab) {
+static bool apart_has(const struct hak_apart *apart, const struct hak_slab *slab) {
     return apart->bit[apart_hash(slab) / 64] >> apart_hash(slab) % 64 & 1;
 }
 static READS_PLAIN void apart_note(struct hak_heap *heap, void *context) {
-    for (unsigned i = 0; i < HAK_LETTER_LINES * HAK_LETTER_BLOCKS; i++) {
+    struct hak_apart *apart = context;
+    for (unsigned i = 0; apart->with_letters && i < HAK_LETTER_LINES * HAK_LETTER_BLOCKS; i++) {
         const char *block = hak_load_acquire(&heap->letter[i / HAK_LETTER_BLOCKS].block[i % HAK_LETTER_BLOCKS]);
-        if (block) apart_set(context, hak_slab_at(hak_granule_of(hak_granule_at(hak_granule_of(block))->start)));
+        if (block) apart_set(apart, hak_slab_at(hak_granule_of(hak_granule_at(hak_granule_of(block))->start)));
     }
-    for (unsigned i = 0; i < HAK_BATCHES; i++)
-        if (heap->batch[i].mask) apart_set(context, heap->batch[i].slab);
+    if (hak_load_relaxed(&heap->is_instance)) return; /* no thread's hak_self: nobody frees by it */
+    for (unsigned i = 0; i < HAK_BATCHES; i++) /* acquire: pairs with batch_flush() of heap/mail.c, as below */
+        if (__atomic_load_n(&heap->batch[i].mask, __ATOMIC_ACQUIRE)) apart_set(apart, heap->batch[i].slab);
+    const struct hak_batch *flying = hak_load_acquire(&heap->flying);
+    if (flying) apart_set(apart, flying->slab);
 }
 
 /* A slab's blocks that the program holds, as bits. */
 struct held {
-    uint64_t live[SLAB_WORDS_MAX];
+    uint64_t live[HAK_SLAB_WORDS_MAX];
     char *start;
     size_t bytes;
     const hak_atomic_u64 *words;
     const struct hak_class *class;
     uint64_t returned; /* hak_slab's */
+    bool with_letters;
 };
 static void held_drop(struct held *held, const char *block) {
     size_t offset = (size_t)(block - held->start), index = offset / held->class->block_bytes;
@@ -135,39 +135,69 @@ static READS_PLAIN void held_drop_own(struct held *held, struct hak_heap *heap, 
     for (unsigned i = 0; i < hak_middle_count(middle) && i < HAK_MIDDLE_BLOCKS; i++)
         held_drop(held, __atomic_load_n(&middle->block[i], __ATOMIC_RELAXED));
 }
+static void held_drop_word(struct held *held, const hak_atomic_u64 *word, uint64_t mask) {
+    size_t at = ((uintptr_t)word - (uintptr_t)held->words) / sizeof *held->words;
+    if (at < held->class->word_count) held->live[at] &= ~mask;
+}
 static READS_PLAIN void held_drop_apart(struct hak_heap *heap, void *context) {
     struct held *held = context;
-    for (unsigned i = 0; i < HAK_LETTER_LINES * HAK_LETTER_BLOCKS; i++)
+    for (unsigned i = 0; held->with_letters && i < HAK_LETTER_LINES * HAK_LETTER_BLOCKS; i++)
         held_drop(held, hak_load_acquire(&heap->letter[i / HAK_LETTER_BLOCKS].block[i % HAK_LETTER_BLOCKS]));
+    if (hak_load_relaxed(&heap->is_instance)) return;
     for (unsigned i = 0; i < HAK_BATCHES; i++) {
-        size_t at = ((uintptr_t)heap->batch[i].word - (uintptr_t)held->words) / sizeof *held->words;
-        if (at < held->class->word_count) held->live[at] &= ~heap->batch[i].mask;
+        uint64_t mask = __atomic_load_n(&heap->batch[i].mask, __ATOMIC_ACQUIRE); /* first: see batch_begin() */
+        held_drop_word(held, __atomic_load_n(&heap->batch[i].word, __ATOMIC_ACQUIRE), mask);
     }
+    const struct hak_batch *flying = hak_load_acquire(&heap->flying);
+    if (!flying) return;
+    uint64_t mask = hak_load_relaxed(&heap->flying_mask);
+    const hak_atomic_u64 *word = __atomic_load_n(&flying->word, __ATOMIC_ACQUIRE);
+    if (hak_load_acquire(&heap->flying) == flying) held_drop_word(held, word, mask); /* else it is in its row */
 }
 
 /* The rows come last: what goes from elsewhere into a row meanwhile is not taken for live, and the other way only visits go, which the
  * claim keeps out. */
-static bool held_read(struct held *held, size_t granule, const struct apart *apart) {
-    struct hak_slab *slab = slab_claim(granule);
-    if (!slab) return false;
+static void held_fill(struct held *held, size_t granule, struct hak_slab *slab, const struct hak_apart *apart) {
     const struct hak_row *row = hak_slab_row(slab);
     const hak_atomic_u64 *remote = hak_slab_remote(slab);
     held->class = hak_slab_class(slab);
     held->start = hak_granule_address(granule);
     held->bytes = (size_t)1 << held->class->slab_shift;
     held->words = row->word;
-    held->returned = slab->returned;
     for (unsigned i = 0; i < held->class->word_count; i++) held->live[i] = hak_class_valid(held->class, i);
     held_drop_own(held, hak_load_acquire(&slab->owner), slab->class_index);
+    held->with_letters = apart->with_letters;
     if (apart_has(apart, slab)) hak_heap_each(held_drop_apart, held);
     for (unsigned i = 0; i < held->class->word_count; i++) held->live[i] &= ~word_free(row, remote, i);
+}
+
+static bool held_read(struct held *held, size_t granule, const struct hak_apart *apart) {
+    struct hak_slab *slab = slab_claim(granule);
+    if (!slab) return false;
+    held_fill(held, granule, slab, apart);
+    held->returned = slab->returned;
     hak_slab_unclaim(slab);
     return true;
 }
 
-static int slab_walk(const struct hak_walk *walk, size_t granule, const struct apart *apart) {
+void hak_apart_look(struct hak_apart *apart, bool with_letters) {
+    memset(apart, 0, sizeof *apart);
+    apart->with_letters = with_letters;
+    hak_heap_each(apart_note, apart);
+}
+
+void hak_held_by_program(struct hak_slab *slab, const struct hak_apart *apart, uint64_t live[HAK_SLAB_WORDS_MAX]) {
+    struct held held;
+    held_fill(&held, hak_slab_granule(slab), slab, apart);
+    memcpy(live, held.live, held.class->word_count * sizeof *live);
+}
+
+static bool is_wanted(const struct hak_walk *walk, const struct hak_family *family) { return !walk->family || walk->family == family; }
+
+static int slab_walk(const struct hak_walk *walk, size_t granule, const struct hak_apart *apart) {
     struct held held;
     int result = 0;
+    if (!is_wanted(walk, hak_family_of_heap(hak_load_acquire(&hak_slab_at(granule)->owner)))) return 0;
     if (!held_read(&held, granule, apart)) return 0;
     size_t bytes = held.class->block_bytes;
     for (unsigned i = 0; i < held.class->word_count; i++)
@@ -178,10 +208,11 @@ static int slab_walk(const struct hak_walk *walk, size_t granule, const struct a
 
 static int large_walk(const struct hak_walk *walk, size_t granule) {
     size_t bytes = hak_large_held(hak_granule_at(granule));
+    if (walk->family && bytes && !is_wanted(walk, hak_family_of_large(hak_granule_at(granule)))) return 0;
     return bytes ? hak_walk_show(walk, hak_granule_address(granule), bytes, true, false) : 0;
 }
 
-static int chunk_walk(const struct hak_walk *walk, size_t number, const struct apart *apart) {
+static int chunk_walk(const struct hak_walk *walk, size_t number, const struct hak_apart *apart) {
     int result = 0;
     if (!hak_unit_ready(number)) return 0;
     size_t first = number * HAK_CHUNK_GRANULES;
@@ -193,11 +224,12 @@ static int chunk_walk(const struct hak_walk *walk, size_t number, const struct a
 }
 
 int hak_walk_all(const struct hak_walk *walk) {
-    struct apart apart = { { 0 } };
+    struct hak_apart apart;
     int result = 0;
-    hak_heap_each(apart_note, &apart);
+    hak_apart_look(&apart, walk->family == NULL);
     size_t top = hak_load_acquire(&hak_chunk_top), row = 0, bytes;
     for (size_t number = 0; number < top && !result; number++) result = chunk_walk(walk, number, &apart);
+    if (walk->family) return result;
     for (void *block; !result && (block = hak_outside_next(&row, &bytes)) != NULL;) result = hak_walk_show(walk, block, bytes, true, false);
     int (*on_walk)(const struct hak_walk *) = HAK_HOOK(walk);
     return result || !on_walk ? result : on_walk(walk);
@@ -228,7 +260,7 @@ static bool page_is_absent(const struct held *held, const unsigned char *residen
     return held->returned >> (page << hak_region.page_shift >> hak_slab_page_shift(held->class)) & 1;
 }
 
-static void slab_count_pages(struct hak_census_pages *pages, size_t granule, const struct apart *apart) {
+static void slab_count_pages(struct hak_census_pages *pages, size_t granule, const struct hak_apart *apart) {
     HAK_STATIC((int)SLAB_PAGES_MAX <= (int)HAK_OS_RESIDENT_PAGES_MAX);
     struct held held;
     unsigned char resident[SLAB_PAGES_MAX];
@@ -246,9 +278,9 @@ static void slab_count_pages(struct hak_census_pages *pages, size_t granule, con
 }
 
 void hak_census_pages(struct hak_census_pages *pages) {
-    struct apart apart = { { 0 } };
+    struct hak_apart apart;
     memset(pages, 0, sizeof *pages);
-    hak_heap_each(apart_note, &apart);
+    hak_apart_look(&apart, true);
     size_t top = hak_load_acquire(&hak_chunk_top);
     for (size_t number = 0; number < top; number++)
         for (uint64_t slabs = hak_chunk_slabs(number); slabs; slabs &= slabs - 1)

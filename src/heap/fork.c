@@ -12,12 +12,26 @@
  * Rejected:  atfork handlers that take locks: they deadlock with stdio's (glibc's tst-malloc-fork-deadlock). No handler, where
  *            the kernel wipes the page: the epoch then moves while a new thread is in the middle of a free (docs/experiments.md).
  */
+#include "heap/family.h"
 #include "heap/kept.h"
 #include "heap/letters.h"
 #include "memory/purge.h"
 #include "os/os.h"
 
 #include <string.h>
+
+/* What the surviving thread has of families is as whole as its own heap. */
+static void instance_follows(struct hak_heap *heap, void *home) {
+    if (hak_load_relaxed(&heap->home) == home) hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch));
+}
+
+static HAK_COLD void instances_follow(struct hak_heap *home) { hak_heap_each(instance_follows, home); }
+
+/* Of an instance that a thread has, the thread's own heap is the survivor. */
+static HAK_COLD struct hak_heap *instance_home(struct hak_heap *heap) {
+    struct hak_heap *home = hak_load_relaxed(&heap->home);
+    return home ? home : (struct hak_heap *)&hak_heap_none;
+}
 
 void hak_fork_child(struct hak_heap *heap) {
     uint32_t page = hak_load_acquire(hak_region.fork_page), before = hak_load_relaxed(&hak_epoch);
@@ -30,11 +44,16 @@ void hak_fork_child(struct hak_heap *heap) {
     hak_store_release(&hak_epoch, page); /* whoever is first: the same number */
     if (before != page) hak_heap_new_process();
     if (hak_heap_is_none(heap) || hak_load_relaxed(&heap->epoch) == page) return;
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->is_instance))) {
+        hak_fork_child(instance_home(heap));
+        return;
+    }
     hak_heap_unstamp(heap); /* the thread has another number here */
     heap->mail_rest = NULL;
     /* who wrote one may have vanished before he said so; a heap that never had any is not looked through, a page fault in each child */
     if (heap->had_letters) hak_store_relaxed(&heap->letters, UINT32_MAX);
     hak_store_release(&heap->epoch, page);
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->has_instances))) instances_follow(heap);
     heap->is_survivor = 1;
 }
 
@@ -54,6 +73,12 @@ static HAK_COLD void heap_blank(struct hak_heap *heap, void *survivor) {
     if (heap == survivor || hak_load_relaxed(&heap->epoch) == hak_load_relaxed(&hak_epoch)) return;
     hak_store_relaxed(&heap->state, HAK_HEAP_BUSY);
     hak_heap_unstamp(heap);
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->is_instance))) {
+        hak_store_relaxed(&heap->home, NULL);
+        hak_store_relaxed(&heap->slab_count, 0); /* counted anew below */
+    }
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->has_instances))) hak_store_relaxed(&heap->has_instances, 0);
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->flying) != NULL)) hak_store_relaxed(&heap->flying, NULL); /* what is in no row is nobody's free */
     for (unsigned c = 1; c < hak_shelf_end(heap); c++) {
         struct hak_bin *bin = hak_bin_of(heap, c);
         struct hak_shelf *shelf = hak_shelf_of(heap, c);
@@ -87,6 +112,7 @@ static HAK_COLD void heap_blank(struct hak_heap *heap, void *survivor) {
 static void slab_rebuild(struct hak_heap *heap, struct hak_slab *slab) {
     const struct hak_class *class = hak_slab_class(slab);
     struct hak_row *row = hak_slab_row(slab);
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->is_instance))) hak_add(&heap->slab_count, 1);
     slab->next = slab->prev = 0;
     slab->pending = 0;
     hak_slab_records_own(slab, heap); /* it may have been changing hands */
@@ -121,19 +147,21 @@ HAK_COLD void hak_fork_rebuild(struct hak_heap *survivor) {
         for (uint64_t live = hak_chunk_slabs(number); live; live &= live - 1) {
             struct hak_slab *slab = hak_slab_at(number * HAK_CHUNK_GRANULES + hak_word_first(live));
             struct hak_heap *owner = atomic_load(&slab->owner);
-            if (owner == survivor) { /* mail that was under way to it is void */
+            bool is_survivors = owner == survivor || (owner && HAK_UNLIKELY(hak_load_relaxed(&owner->home) == survivor));
+            if (is_survivors) { /* mail that was under way to it is void */
                 if (slab->place == HAK_SLAB_NONE || slab->pending) continue;
-                hak_middle_collect(survivor, slab);
+                hak_middle_collect(owner, slab);
                 uint32_t count = hak_slab_collect(slab);
                 struct hak_row *row = hak_slab_row(slab);
                 if (count == 0) continue;
-                hak_given_taken(survivor, row, count);
+                hak_given_taken(owner, row, count);
                 hak_row_arm(row, hak_row_out(row) - count, 0);
-                hak_event(survivor, slab);
+                hak_event(owner, slab);
             } else if (owner && hak_load_relaxed(&owner->epoch) != epoch) { /* NULL: it ended since we looked, and its chunk with it */
                 slab_rebuild(owner, slab);
             }
         }
     }
     hak_heap_each(heap_to_list, survivor);
+    hak_family_recount();
 }

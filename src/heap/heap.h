@@ -108,6 +108,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_letter {
 };
 HAK_STATIC(sizeof(struct hak_letter) == HAK_LINE);
 
+struct hak_family;
 struct HAK_ALIGNED(HAK_LINE) hak_heap {
     struct hak_bin bin[HAK_CLASS_COUNT]; /* first: a small class's bytes are its bin's offset */
     uint16_t class_bytes[HAK_SMALL_CLASS_MAX]; /* by (size - 1) / 16: of the small class that serves it; 0: a heap that is none */
@@ -166,9 +167,17 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     uint8_t flushes;          /* how often they were */
     uint8_t had_letters;      /* 1: it was told of a block once */
     uint8_t letter_at[16], letter_pause[16]; /* by a hash of the owner: which of its lines was written last; frees until the next is tried */
+    _Atomic(struct hak_batch *) flying; /* the batch that is just being flushed, of these blocks: in neither its mask nor the row, for heap/family.c */
+    hak_atomic_u64 flying_mask;
     /* each in a line of its own: owners read the first before they open a page, and strangers the second each time */
     HAK_ALIGNED(HAK_LINE) hak_atomic_u32 letters;       /* bit i: letter[i] may have something */
     HAK_ALIGNED(HAK_LINE) hak_atomic_u32 takes_letters; /* 1: there is a thread that reads them */
+    hak_atomic_u32 is_instance;            /* 1: one of a family's, for ever: heap/family.h. No thread's hak_self, and in no list of dead heaps */
+    _Atomic(struct hak_family *) family;   /* of an instance; NULL: it waits for the next family */
+    _Atomic(struct hak_heap *) home;       /* of an instance that a thread has: that thread's own heap */
+    hak_atomic_u32 slab_count;             /* of an instance: so many slabs are its own */
+    hak_atomic_u32 has_instances;          /* of a thread's own heap: there may be some whose home it is */
+    uint32_t is_refused;                   /* of an instance: 1: the last slab that it wanted would have exceeded the family's limit */
     HAK_ALIGNED(HAK_LINE) struct hak_letter letter[HAK_LETTER_LINES];
 };
 
@@ -232,6 +241,8 @@ void hak_heap_death(struct hak_heap *heap);
 /* whoever allocates after that borrows one, and gives it back at once, for its end may not be told a second time. */
 struct hak_heap *hak_heap_borrow(void);
 void hak_heap_give_back(struct hak_heap *heap);
+/* The heap with index name - 1; NULL: there is none. */
+struct hak_heap *hak_heap_named(uint32_t name);
 /* Calls a function for each heap there is. */
 void hak_heap_each(void (*function)(struct hak_heap *heap, void *context), void *context);
 
@@ -251,6 +262,11 @@ void hak_heap_dead_give(struct hak_heap *heap);
 void hak_heap_dead_unclaim(struct hak_heap *heap);
 /* Makes a particular dead heap BUSY; false if it is not DEAD now. */
 bool hak_heap_dead_claim(struct hak_heap *heap);
+/* A new heap for a family, BUSY; NULL: memory is short. It begins to be a thread's, or a dead one does: heap/family.c says whose. */
+struct hak_heap *hak_heap_instance_new(void);
+void hak_heap_instance_begin(struct hak_heap *heap);
+/* All that a heap has taken out of its slabs, or was told of, goes back to them; the caller owns it. */
+void hak_heap_put_back(struct hak_heap *heap);
 
 /* front/start.c sets it: registers the thread so that hak_heap_death runs at its end. False: it cannot. */
 extern bool (*hak_heap_on_birth)(struct hak_heap *heap);
@@ -366,6 +382,8 @@ size_t hak_sweep_all(bool all);
 void hak_sweep_excess(void);
 /* What strangers freed breaks the bound: some of the slabs that wait for their owner give back their free pages. */
 void hak_sweep_given(void);
+/* What a heap keeps, and its bins, goes back to the slabs, and mail is read. */
+void hak_heap_empty(struct hak_heap *heap);
 /* Gives back whatever this heap and the dead ones can: hak_collect(), malloc_trim(). */
 size_t hak_heap_collect(struct hak_heap *heap);
 

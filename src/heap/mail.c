@@ -112,9 +112,17 @@ static void batch_flush(struct hak_heap *self, struct hak_batch *batch) {
     uint64_t mask = batch->mask;
     unsigned count = hak_word_count(mask);
     self->gathered += ((int32_t)count * GATHERED_ONE - self->gathered) / GATHERED_OF;
-    batch->mask = 0; /* first: a thread that vanishes here loses blocks, never doubles them */
+    /* who asks whether blocks are in batches (heap/census.c) finds them in the mask, in flight, or in the row, looked at in this order: each
+     * store is a release for the one before. A handler that flushes another batch meanwhile leaves this one in flight. */
+    struct hak_batch *outer = hak_load_relaxed(&self->flying);
+    uint64_t outer_mask = hak_load_relaxed(&self->flying_mask);
+    hak_store_relaxed(&self->flying_mask, mask);
+    hak_store_release(&self->flying, batch);
+    __atomic_store_n(&batch->mask, 0, __ATOMIC_RELEASE); /* first: a thread that vanishes here loses blocks, never doubles them */
     HAK_COUNT(&self->counters, free_batch, 1);
     give(self, batch->slab, batch->word, batch->behind, mask);
+    hak_store_release(&self->flying, outer);
+    if (HAK_UNLIKELY(outer != NULL)) hak_store_relaxed(&self->flying_mask, outer_mask);
     given(self, count, count + batch->room);
 }
 
@@ -149,12 +157,12 @@ static HAK_NOINLINE void batch_begin(struct hak_heap *self, struct hak_batch *ba
     hak_prefetch_write(hak_slab_remote_word(word, behind));
     __builtin_prefetch(word);
     __builtin_prefetch(slab);
-    batch->word = word;
-    batch->slab = slab;
+    __atomic_store_n(&batch->word, word, __ATOMIC_RELEASE); /* both, and the mask: as in batch_flush(), the last flush is over */
+    __atomic_store_n(&batch->slab, slab, __ATOMIC_RELEASE);
     batch->room = room - 1;
     batch->behind = behind;
     self->batches |= UINT64_C(1) << (batch - self->batch);
-    batch->mask = bit;
+    __atomic_store_n(&batch->mask, bit, __ATOMIC_RELEASE);
 }
 
 /* Four batches have the word's hash. */

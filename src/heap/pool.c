@@ -50,6 +50,10 @@ static void sites_copy(struct hak_pools *pools, uint64_t classes) {
 enum { FOLLOWS_BYTES = 8 << 20 };
 
 void hak_pool_follow(struct hak_heap *heap) {
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->is_instance))) { /* a family has its own lifetime */
+        heap->split_seen = hak_load_acquire(&hak_split_version);
+        return;
+    }
     if (!hak_load_relaxed(&heap->pools) && heap->opened_bytes < FOLLOWS_BYTES) return;
     heap->split_seen = hak_load_acquire(&hak_split_version); /* first: what is told meanwhile is seen the next time */
     uint64_t wanted = hak_load_acquire(&hak_split_classes), was = hak_load_relaxed(&heap->split);

@@ -208,7 +208,7 @@ HAK_COLD void hak_sweep_given(void) {
     hak_store_relaxed(&given_hand, number * HAK_CHUNK_GRANULES + bit + (looks == LOOKS));
 }
 
-static void empty_bins(struct hak_heap *heap) {
+void hak_heap_empty(struct hak_heap *heap) {
     hak_middle_flush(heap);
     hak_kept_flush(heap);
     for (unsigned c = 1; c < hak_shelf_end(heap); c++) hak_bin_put_back(heap, c);
@@ -220,15 +220,16 @@ static void empty_bins(struct hak_heap *heap) {
 static void collect_dead(struct hak_heap *heap, void *context) {
     (void)context;
     if (!hak_heap_dead_claim(heap)) return;
-    empty_bins(heap);
+    hak_heap_empty(heap);
     hak_heap_dead_unclaim(heap);
 }
 
+/* Of instances of families that threads have, the calling one among them, pages only: another thread may be about to clear the family. */
 HAK_COLD size_t hak_heap_collect(struct hak_heap *heap) {
     uint64_t before = hak_load_relaxed(&hak_purge.returned_bytes);
     if (!hak_heap_is_none(heap)) {
         hak_visit_chores(heap);
-        empty_bins(heap);
+        hak_heap_empty(heap);
         hak_rush_flush(&heap->rush); /* what it gave back counts as used until then */
         if (heap->is_survivor) hak_fork_rebuild(heap);
     }

@@ -15,6 +15,7 @@
  *            storm of small batches; memory is the same since new blocks are opened by the page (docs/experiments.md).
  */
 #include "heap/borrow.h"
+#include "heap/family.h"
 #include "heap/kept.h"
 
 #include "memory/purge.h"
@@ -146,6 +147,7 @@ static void *take_from(struct hak_heap *dead, struct hak_heap *heap, unsigned in
     if (!slab || !hak_slab_claim(slab)) return NULL;
     hak_list_remove(dead, slab);
     hak_slab_give_claimed(slab, heap);
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->is_instance))) hak_family_slab_moves(dead, heap);
     hak_slab_unclaim(slab);
     hak_list_push(heap, slab);
     return take_from_partial(heap, index);
@@ -155,7 +157,9 @@ struct asked { struct hak_heap *heap; unsigned index; void *block; };
 
 static void ask_dead(struct hak_heap *dead, void *context) {
     struct asked *asked = context;
-    if (asked->block || !hak_heap_dead_claim(dead)) return;
+    bool is_kin = hak_load_relaxed(&dead->is_instance) == hak_load_relaxed(&asked->heap->is_instance) &&
+                  hak_load_relaxed(&dead->family) == hak_load_relaxed(&asked->heap->family);
+    if (asked->block || !is_kin || !hak_heap_dead_claim(dead)) return;
     asked->block = take_from(dead, asked->heap, asked->index);
     hak_heap_dead_unclaim(dead);
 }
@@ -210,6 +214,19 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
     return take_from_new(heap, index);
 }
 
+/* Of an instance: what its family's dead ones have; NULL: it may have a new slab, or, there being no turn, the family's limit refuses that. */
+static HAK_COLD void *take_from_family(struct hak_heap *heap, unsigned index, enum hak_turn *turn) {
+    struct asked asked = { heap, index, NULL };
+    if (hak_family_has_ended(heap)) hak_heap_each(ask_dead, &asked);
+    if (asked.block) {
+        HAK_COUNT(&heap->counters, visit_dead, 1);
+        return asked.block;
+    }
+    hak_family_slab_begins(heap, hak_classes[index].granules);
+    if (heap->is_refused) *turn = HAK_TURN_NONE;
+    return NULL;
+}
+
 static void *take_further(struct hak_heap *heap, unsigned index, enum hak_turn *turn) {
     hak_fork_check(heap);
     if (hak_mail_any(heap)) hak_mail_take(heap);
@@ -223,12 +240,20 @@ static void *take_further(struct hak_heap *heap, unsigned index, enum hak_turn *
         block = take_from_partial(heap, index);
         if (block) return block;
     }
-    if (HAK_UNLIKELY(hak_heap_dead_any())) {
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->is_instance))) {
+        block = take_from_family(heap, index, turn);
+        if (block || *turn == HAK_TURN_NONE) return block;
+    } else if (HAK_UNLIKELY(hak_heap_dead_any())) {
         block = take_from_dead(heap, index);
         if (block) return block;
     }
     block = take_from_new(heap, index);
-    *turn = block ? HAK_TURN_NEW : HAK_TURN_NONE;
+    if (HAK_UNLIKELY(block == NULL)) {
+        *turn = HAK_TURN_NONE;
+        hak_family_slab_fails(heap, hak_classes[index].granules);
+        return NULL;
+    }
+    *turn = HAK_TURN_NEW;
     return block;
 }
 

@@ -200,7 +200,7 @@ static void on_slab(struct hak_heap *heap, struct hak_row *row, enum hak_turn tu
         hak_store_relaxed(&is_growing, 1);
     }
     unsigned class_index = hak_class_plain(slab->class_index);
-    if (class_index > HAK_SMALL_CLASS_MAX) return;
+    if (class_index > HAK_SMALL_CLASS_MAX || HAK_UNLIKELY(hak_load_relaxed(&heap->is_instance))) return;
     if (turn == HAK_TURN_NEW) {
         hak_add(&class_slabs[class_index], 1);
         if (HAK_UNLIKELY(hak_load_relaxed(&resting)) &&

@@ -19,6 +19,8 @@
 extern char hak_large_mark[HAK_LINE];
 /* Its granules are marked dirty, for it was kept before: hak_large_keepable() has seen it. */
 #define HAK_LARGE_NOTED (UINT64_C(1) << 60)
+/* Of a family: its name is that of one of the family's heaps (heap/family.h), whatever its size. */
+#define HAK_LARGE_FAMILY (UINT64_C(1) << 59)
 #define HAK_LARGE ((struct hak_heap *)(void *)hak_large_mark)
 
 /* Words are a number here: the usable bytes, a heap's name, and in the lowest bit whether it is kept. */
@@ -75,6 +77,16 @@ HAK_INLINE void hak_large_own(struct hak_granule *record, uint32_t name) {
     hak_large_words_set(record, hak_large_usable(record) | (uint64_t)name << HAK_LARGE_NAME_SHIFT);
 }
 HAK_INLINE void hak_large_end_own(struct hak_granule *record) { hak_store_release(&record->owner, NULL); }
+
+/* A block just taken, or moved, becomes a family's; one that has ended, or is given up, is no family's. */
+HAK_INLINE void hak_large_family_set(struct hak_granule *record, uint32_t name) {
+    hak_large_words_set(record, hak_large_usable(record) | (uint64_t)name << HAK_LARGE_NAME_SHIFT);
+    __atomic_store_n(&record->reciprocal, hak_large_facts(record) | HAK_LARGE_FAMILY, __ATOMIC_RELAXED);
+}
+HAK_INLINE void hak_large_family_clear(struct hak_granule *record) {
+    __atomic_store_n(&record->reciprocal, hak_large_facts(record) & ~HAK_LARGE_FAMILY, __ATOMIC_RELAXED);
+    hak_large_words_set(record, hak_large_usable(record));
+}
 
 /* Between end and finish the span may be kept for the next block of its size: used in its chunk, of no owner, under the name
  * of who keeps it. Then it is another block, or dropped: given back. Who keeps it asks first whether it is still kept as

@@ -142,6 +142,10 @@ static uint64_t draw(struct hak_watch *watch, unsigned class_index, uint64_t rat
 /* Another rate: what is pending is drawn again when it is met. */
 static void follow(struct hak_heap *heap) {
     uint32_t generation = hak_load_acquire(&hak_hooks.generation);
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->is_instance))) { /* not sampled: the block would lie in no slab of its family's */
+        heap->follows = generation;
+        return;
+    }
     heap->follows = generation; /* first: the program may have a clock of its own, which allocates (libfaketime) */
     uint64_t begin_ns = hak_os_clock_ns();
     if (!hak_watch_of(heap)) { /* no memory: asked again at the next chores */

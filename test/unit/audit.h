@@ -7,6 +7,7 @@
 #ifndef HAK_TEST_AUDIT_H
 #define HAK_TEST_AUDIT_H
 
+#include "heap/family.h"
 #include "heap/heap.h"
 #include "heap/pool.h"
 #include "memory/large.h"
@@ -73,7 +74,7 @@ static inline const char *audit_find(struct audit *audit, int64_t others) {
             }
         }
     }
-    audit->explained += audit_homes() + hak_load_relaxed(&hak_pool_granules) + hak_load_relaxed(&hak_large_lost_granules) + others;
+    audit->explained += audit_homes() + hak_load_relaxed(&hak_pool_granules) + hak_load_relaxed(&hak_family_pages) + hak_load_relaxed(&hak_large_lost_granules) + others;
     hak_heap_each(audit_sums, audit);
     if (audit->used != audit->explained) return "used granules that are neither slab, large block nor heap";
     if (audit->used != hak_load_relaxed(&hak_purge.used_granules)) return "hak_purge.used_granules";

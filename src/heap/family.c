@@ -1,0 +1,431 @@
+/* family.c - see family.h.
+ *
+ * Clearing: the instances are owned, their bins and what they keep go back to the slabs, and mail is read. Then what a slab's row and the strangers'
+ * row leave is live or lies in some thread's batch (heap/census.c tells them apart): the live blocks' bits are set, a word at a
+ * time, as if their owner freed them, and the slab's event does the rest. What lies in a batch comes back like any stranger's free.
+ *
+ * Waits:     who clears waits, yielding, for an instance that another thread has for a moment: it ends, or delivers mail. Nobody else waits.
+ */
+#include "heap/family.h"
+
+#include "heap/kept.h"
+#include "heap/walk.h"
+#include "memory/purge.h"
+#include "os/os.h"
+
+#include <string.h>
+
+hak_atomic_u32 hak_family_any, hak_family_pages;
+
+static hak_atomic_u32 spare_count; /* about: instances without a family */
+
+/* --- where they lie --- */
+
+struct page {
+    struct page *next;
+    struct hak_family family[];
+};
+enum { FAMILIES = (HAK_GRANULE_BYTES - HAK_LINE) / sizeof(struct hak_family) };
+HAK_STATIC(offsetof(struct page, family) == HAK_LINE && (int)FAMILIES >= 30);
+static _Atomic(struct page *) pages;
+static _Atomic(struct hak_family *) ended_last;
+
+static bool family_take(struct hak_family *family) {
+    uint32_t none = 0;
+    return family && hak_load_relaxed(&family->is_used) == 0 && hak_cas(&family->is_used, &none, 1);
+}
+
+static struct hak_family *family_free(void) {
+    struct hak_family *last = hak_load_relaxed(&ended_last) ? hak_exchange(&ended_last, NULL) : NULL;
+    if (family_take(last)) return last;
+    for (struct page *page = hak_load_acquire(&pages); page; page = page->next)
+        for (unsigned i = 0; i < FAMILIES; i++)
+            if (family_take(&page->family[i])) return &page->family[i];
+    return NULL;
+}
+
+static bool page_new(void) {
+    size_t dirty, granule = hak_span_take(1, 1, &dirty);
+    if (granule == HAK_NO_GRANULE) return false;
+    struct page *page = (struct page *)(void *)hak_granule_address(granule);
+    if (dirty) memset((void *)page, 0, HAK_GRANULE_BYTES);
+    page->next = hak_load_acquire(&pages);
+    while (!hak_cas_weak(&pages, &page->next, page)) {}
+    hak_add(&hak_family_pages, 1);
+    return true;
+}
+
+HAK_COLD struct hak_family *hak_family_new(uint64_t limit_bytes) {
+    struct hak_family *family = family_free();
+    while (!family) {
+        if (!page_new()) return NULL;
+        family = family_free();
+    }
+    uint64_t granules = limit_bytes >> HAK_GRANULE_SHIFT;
+    hak_store_relaxed(&family->limit_granules, limit_bytes == 0 ? 0 : granules == 0 ? 1 : (int64_t)granules);
+    hak_store_relaxed(&family->taken_granules, 0);
+    hak_store_relaxed(&family->has_ended, 0);
+    hak_store_relaxed(&hak_family_any, 1);
+    return family;
+}
+
+/* --- a thread's instance --- */
+
+struct found {
+    struct hak_family *family;
+    struct hak_heap *home, *heap;
+};
+
+static void found_of_home(struct hak_heap *heap, void *context) {
+    struct found *found = context;
+    if (!found->heap && hak_family_fits(heap, found->family, found->home)) found->heap = heap;
+}
+
+static void found_ended(struct hak_heap *heap, void *context) {
+    struct found *found = context;
+    if (found->heap || hak_load_relaxed(&heap->family) != found->family || !hak_heap_dead_claim(heap)) return;
+    if (hak_load_relaxed(&heap->family) == found->family) found->heap = heap;
+    else hak_heap_dead_unclaim(heap);
+}
+
+static bool is_spare(struct hak_heap *heap) { return hak_load_relaxed(&heap->is_instance) && !hak_load_relaxed(&heap->family); }
+
+static void found_spare(struct hak_heap *heap, void *context) {
+    struct found *found = context;
+    if (found->heap || !is_spare(heap) || !hak_heap_dead_claim(heap)) return;
+    if (is_spare(heap) && hak_load_relaxed(&heap->slab_count)) { /* a block of its last family may be back by now */
+        hak_mail_take(heap);
+        hak_event_pending(heap);
+    }
+    if (is_spare(heap) && hak_load_relaxed(&heap->slab_count) == 0) found->heap = heap;
+    else hak_heap_dead_unclaim(heap);
+}
+
+/* Claimed: one that lost its thread, one whose family ended, or a new one. */
+static struct hak_heap *instance_take(struct hak_family *family) {
+    struct found found = { family, NULL, NULL };
+    if (hak_load_relaxed(&family->has_ended)) hak_heap_each(found_ended, &found);
+    if (found.heap) return found.heap;
+    if (hak_load_relaxed(&spare_count)) hak_heap_each(found_spare, &found);
+    if (found.heap) hak_add(&spare_count, -1);
+    else found.heap = hak_heap_instance_new();
+    if (found.heap) hak_store_relaxed(&found.heap->family, family);
+    return found.heap;
+}
+
+static _Atomic(struct hak_heap *) *slot_of(struct hak_family *family, const struct hak_heap *home, unsigned probe) {
+    return &family->slot[(hak_family_hash(home) + probe) % HAK_FAMILY_SLOTS];
+}
+
+/* The first place that no thread's instance needs, or the last; whoever is displaced finds his by a search. */
+static void slot_set(struct hak_family *family, struct hak_heap *home, struct hak_heap *heap) {
+    unsigned probe = 0;
+    for (struct hak_heap *there; probe < HAK_FAMILY_PROBES - 1; probe++) {
+        there = hak_load_relaxed(slot_of(family, home, probe));
+        if (!there || hak_load_relaxed(&there->family) != family || !hak_load_relaxed(&there->home)) break;
+    }
+    hak_store_relaxed(slot_of(family, home, probe), heap);
+}
+
+static HAK_COLD struct hak_heap *instance_find(struct hak_family *family, struct hak_heap *home) {
+    struct found found = { family, home, NULL };
+    if (hak_load_relaxed(&home->has_instances)) hak_heap_each(found_of_home, &found);
+    if (!found.heap) {
+        found.heap = instance_take(family);
+        if (!found.heap) return NULL;
+        hak_store_relaxed(&home->has_instances, 1);
+        hak_store_release(&found.heap->home, home); /* first: a child of a handler's fork finds it as the survivor's */
+        hak_heap_instance_begin(found.heap);
+    }
+    slot_set(family, home, found.heap);
+    return found.heap;
+}
+
+struct hak_heap *hak_family_find(struct hak_family *family, struct hak_heap *home) {
+    for (unsigned probe = 0; probe < HAK_FAMILY_PROBES; probe++) {
+        struct hak_heap *heap = hak_load_relaxed(slot_of(family, home, probe));
+        if (hak_family_fits(heap, family, home)) return heap;
+    }
+    return instance_find(family, home);
+}
+
+static void give_up(struct hak_heap *heap, void *context) {
+    struct hak_heap *home = context;
+    if (hak_load_relaxed(&heap->home) != home || !hak_cas(&heap->home, &home, NULL)) return;
+    struct hak_family *family = hak_load_relaxed(&heap->family);
+    hak_heap_put_back(heap);
+    if (family) hak_store_relaxed(&family->has_ended, 1);
+    hak_heap_dead_give(heap);
+}
+
+HAK_COLD void hak_family_give_up(struct hak_heap *home) {
+    hak_store_relaxed(&home->has_instances, 0);
+    hak_heap_each(give_up, home);
+}
+
+/* --- whose is it --- */
+
+struct hak_family *hak_family_of_large(const struct hak_granule *record) {
+    if (!(hak_large_facts(record) & HAK_LARGE_FAMILY)) return NULL;
+    return hak_family_of_heap(hak_heap_named(hak_large_name(record)));
+}
+
+/* --- the limit --- */
+
+bool hak_family_reserve(struct hak_family *family, size_t granules) {
+    int64_t most = hak_load_relaxed(&family->limit_granules), more = (int64_t)granules;
+    int64_t taken = hak_add(&family->taken_granules, more) + more;
+    if (HAK_LIKELY(most == 0 || taken <= most)) return true;
+    hak_family_note(family, -more);
+    return false;
+}
+
+HAK_COLD void hak_family_slab_begins(struct hak_heap *heap, size_t granules) {
+    heap->is_refused = !hak_family_reserve(hak_load_relaxed(&heap->family), granules);
+    if (!heap->is_refused) hak_add(&heap->slab_count, 1);
+}
+
+HAK_COLD void hak_family_slab_fails(struct hak_heap *heap, size_t granules) {
+    if (HAK_LIKELY(!hak_load_relaxed(&heap->is_instance))) return;
+    hak_family_note(hak_load_relaxed(&heap->family), -(int64_t)granules);
+    hak_add(&heap->slab_count, -1);
+}
+
+HAK_COLD void hak_family_slab_ends(struct hak_heap *heap, const struct hak_slab *slab) {
+    struct hak_family *family = hak_load_relaxed(&heap->family);
+    if (family) hak_family_note(family, -(int64_t)hak_slab_class(slab)->granules);
+    hak_add(&heap->slab_count, -1);
+}
+
+HAK_COLD void hak_family_slab_moves(struct hak_heap *from, struct hak_heap *to) {
+    hak_add(&from->slab_count, -1);
+    hak_add(&to->slab_count, 1);
+}
+
+HAK_COLD void hak_family_large_ended(struct hak_granule *record) {
+    struct hak_family *family = hak_family_of_large(record);
+    if (family) hak_family_note(family, -(int64_t)hak_large_granules(record));
+    hak_large_family_clear(record);
+}
+
+HAK_COLD bool hak_family_resize_begin(struct hak_family_resize *resize, const struct hak_granule *record, size_t bytes) {
+    size_t wanted = (bytes >> HAK_GRANULE_SHIFT) + (bytes % HAK_GRANULE_BYTES != 0);
+    resize->family = hak_family_of_large(record);
+    if (!resize->family) return true;
+    resize->name = hak_large_name(record);
+    resize->before = resize->reserved = hak_large_granules(record);
+    if (wanted <= resize->before) return true;
+    if (!hak_family_reserve(resize->family, wanted - resize->before)) return false;
+    resize->reserved = wanted;
+    return true;
+}
+
+HAK_COLD void hak_family_resize_end(struct hak_family_resize *resize, struct hak_granule *record) {
+    if (!resize->family) return;
+    size_t now = record ? hak_large_granules(record) : resize->before;
+    if (record && !(hak_large_facts(record) & HAK_LARGE_FAMILY)) hak_large_family_set(record, resize->name); /* its pages were moved */
+    hak_family_note(resize->family, (int64_t)now - (int64_t)resize->reserved);
+}
+
+static void collect_ended(struct hak_heap *heap, void *family) {
+    if (hak_load_relaxed(&heap->family) != family || !hak_heap_dead_claim(heap)) return;
+    hak_heap_empty(heap);
+    hak_heap_dead_unclaim(heap);
+}
+
+HAK_COLD void hak_family_collect(struct hak_family *family, struct hak_heap *heap) {
+    hak_heap_empty(heap);
+    if (hak_load_relaxed(&family->has_ended)) hak_heap_each(collect_ended, family);
+}
+
+/* --- all of it --- */
+
+/* BUSY, and nobody's but the caller's. */
+static bool instance_own(struct hak_family *family, struct hak_heap *heap) {
+    enum { TURNS_OF_CHILD = 200 }; /* some 20 ms */
+    for (unsigned turn = 0;; turn++) {
+        struct hak_heap *home = hak_load_relaxed(&heap->home);
+        if (hak_load_relaxed(&heap->family) != family) return false;
+        /* a child of _Fork: who forked has not rebuilt it yet, and its blocks stay */
+        bool is_parents = hak_load_relaxed(&heap->epoch) != hak_load_relaxed(&hak_epoch);
+        if (is_parents && turn >= TURNS_OF_CHILD) {
+            hak_store_relaxed(&heap->family, NULL);
+            return false;
+        }
+        if (!is_parents && home && hak_cas(&heap->home, &home, NULL)) {
+            hak_store_relaxed(&heap->state, HAK_HEAP_BUSY);
+            return true;
+        }
+        if (!is_parents && !home && hak_heap_dead_claim(heap)) return true;
+        hak_os_yield(turn);
+    }
+}
+
+/* What each slab and large block of the family becomes: free, or of heap `to`. */
+struct change {
+    struct hak_family *family;
+    struct hak_heap *to;
+    struct hak_heap *self, *mine; /* the calling thread's own heap, and its instance */
+    struct hak_apart apart;
+};
+
+static void family_own(struct hak_heap *heap, void *context) {
+    struct change *change = context;
+    bool is_mine = hak_load_relaxed(&heap->home) == change->self;
+    if (hak_load_relaxed(&heap->family) != change->family || !instance_own(change->family, heap)) return;
+    if (is_mine && !hak_heap_is_none(change->self)) change->mine = heap;
+    hak_heap_put_back(heap);
+}
+
+/* Slabs that somebody had claimed when they were to end. */
+static void pending_end(struct hak_heap *heap) {
+    enum { TURNS_MAX = 200 };
+    for (unsigned turn = 0; heap->pending && turn < TURNS_MAX; turn++) {
+        hak_event_pending(heap);
+        if (heap->pending) hak_os_yield(turn);
+    }
+}
+
+/* The calling thread's is its again; the others' threads take one when they come. */
+static void family_leave(struct hak_heap *heap, void *context) {
+    struct change *change = context;
+    if (hak_load_relaxed(&heap->family) != change->family) return;
+    pending_end(heap);
+    if (heap == change->mine) {
+        hak_store_relaxed(&heap->state, HAK_HEAP_LIVE);
+        hak_store_release(&heap->home, change->self);
+    } else {
+        hak_store_relaxed(&change->family->has_ended, 1);
+        hak_heap_dead_unclaim(heap);
+    }
+}
+
+static void family_end(struct hak_heap *heap, void *family) {
+    if (hak_load_relaxed(&heap->family) != family) return;
+    pending_end(heap);
+    hak_store_relaxed(&heap->family, NULL);
+    hak_add(&spare_count, 1);
+    hak_heap_dead_unclaim(heap);
+}
+
+static void slab_clear(struct hak_heap *heap, struct hak_slab *slab, const struct hak_apart *apart) {
+    uint64_t live[HAK_SLAB_WORDS_MAX];
+    struct hak_row *row = hak_slab_row(slab);
+    if (slab->place == HAK_SLAB_NONE || slab->pending) return;
+    uint32_t given = hak_slab_collect(slab), count = 0;
+    if (given) hak_given_taken(heap, row, given);
+    hak_held_by_program(slab, apart, live);
+    for (unsigned i = 0; i < hak_slab_class(slab)->word_count; i++) {
+        if (!live[i]) continue;
+        HAK_ASSERT(!(hak_load_relaxed(&row->word[i]) & live[i]));
+        hak_store_release(&row->word[i], hak_load_relaxed(&row->word[i]) | live[i]);
+        count += hak_word_count(live[i]);
+    }
+    if (given + count == 0) return;
+    hak_row_arm(row, hak_row_out(row) - given - count, 0);
+    hak_event(heap, slab);
+}
+
+static void slab_pass(struct hak_heap *from, struct hak_slab *slab, struct hak_heap *to) {
+    enum { TURNS_MAX = 200 };
+    unsigned turn = 0;
+    if (slab->place == HAK_SLAB_NONE || slab->pending) return; /* nothing of it is held */
+    while (!hak_slab_claim(slab)) {
+        if (turn == TURNS_MAX) return; /* somebody left it claimed: it stays, and its instance waits for its blocks */
+        hak_os_yield(turn++);
+    }
+    bool is_partial = slab->place == HAK_SLAB_PARTIAL;
+    if (is_partial) hak_list_remove(from, slab);
+    hak_slab_give_claimed(slab, to);
+    hak_slab_unclaim(slab);
+    hak_add(&from->slab_count, -1);
+    if (is_partial) hak_list_push(to, slab);
+}
+
+static void large_change(const struct change *change, struct hak_granule *record) {
+    if (hak_load_acquire(&record->owner) != HAK_LARGE || hak_family_of_large(record) != change->family) return;
+    if (change->to) {
+        hak_large_family_clear(record);
+        return;
+    }
+    if (!hak_large_end(record)) return;
+    hak_family_large_ended(record);
+    hak_large_finish(NULL, record);
+}
+
+static void chunk_change(const struct change *change, size_t number) {
+    size_t first = number * HAK_CHUNK_GRANULES;
+    if (!hak_unit_ready(number)) return;
+    for (uint64_t slabs = hak_chunk_slabs(number); slabs; slabs &= slabs - 1) {
+        struct hak_slab *slab = hak_slab_at(first + hak_word_first(slabs));
+        struct hak_heap *heap = hak_load_acquire(&slab->owner); /* another's may end meanwhile, the family's may not */
+        if (hak_family_of_heap(heap) != change->family) continue;
+        if (change->to) slab_pass(heap, slab, change->to);
+        else slab_clear(heap, slab, &change->apart);
+    }
+    for (uint64_t used = hak_load_relaxed(&hak_chunk_at(number)->used); used; used &= used - 1)
+        large_change(change, hak_granule_at(first + hak_word_first(used)));
+}
+
+static void family_change(struct change *change, struct hak_family *family, struct hak_heap *to) {
+    change->family = family;
+    change->to = to;
+    change->self = hak_self;
+    change->mine = NULL;
+    hak_heap_each(family_own, change);
+    if (!to) hak_apart_look(&change->apart, false); /* after what the heaps themselves had: all that was freed before is found */
+    size_t top = hak_load_acquire(&hak_chunk_top);
+    for (size_t number = 0; number < top; number++) chunk_change(change, number);
+}
+
+HAK_COLD void hak_family_clear(struct hak_family *family) {
+    struct change change;
+    family_change(&change, family, NULL);
+    hak_heap_each(family_leave, &change);
+}
+
+static void family_give_back(struct hak_family *family) {
+    hak_heap_each(family_end, family);
+    for (unsigned i = 0; i < HAK_FAMILY_SLOTS; i++)
+        if (hak_load_relaxed(&family->slot[i])) hak_store_relaxed(&family->slot[i], NULL);
+    hak_store_release(&family->is_used, 0);
+    hak_store_relaxed(&ended_last, family);
+}
+
+HAK_COLD void hak_family_destroy(struct hak_family *family) {
+    struct change change;
+    family_change(&change, family, NULL);
+    family_give_back(family);
+}
+
+HAK_COLD void hak_family_delete(struct hak_family *family, struct hak_heap *heap) {
+    struct change change;
+    HAK_ASSERT(heap != NULL);
+    family_change(&change, family, heap);
+    family_give_back(family);
+}
+
+/* --- fork --- */
+
+HAK_COLD void hak_family_recount(void) {
+    if (HAK_LIKELY(!hak_load_relaxed(&hak_family_any))) return;
+    for (struct page *page = hak_load_acquire(&pages); page; page = page->next)
+        for (unsigned i = 0; i < FAMILIES; i++) {
+            hak_store_relaxed(&page->family[i].taken_granules, 0);
+            hak_store_relaxed(&page->family[i].has_ended, 1);
+        }
+    size_t top = hak_load_acquire(&hak_chunk_top);
+    for (size_t number = 0; number < top; number++) {
+        if (!hak_unit_ready(number)) continue;
+        for (uint64_t slabs = hak_chunk_slabs(number); slabs; slabs &= slabs - 1) {
+            struct hak_slab *slab = hak_slab_at(number * HAK_CHUNK_GRANULES + hak_word_first(slabs));
+            struct hak_family *family = hak_family_of_heap(hak_load_acquire(&slab->owner));
+            if (family) hak_family_note(family, hak_slab_class(slab)->granules);
+        }
+        for (uint64_t used = hak_load_relaxed(&hak_chunk_at(number)->used); used; used &= used - 1) {
+            const struct hak_granule *record = hak_granule_at(number * HAK_CHUNK_GRANULES + hak_word_first(used));
+            struct hak_family *family = hak_load_acquire(&record->owner) == HAK_LARGE ? hak_family_of_large(record) : NULL;
+            if (family) hak_family_note(family, (int64_t)hak_large_granules(record));
+        }
+    }
+}

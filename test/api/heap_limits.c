@@ -1,0 +1,148 @@
+/* heap_limits.c - a heap's limit: NULL and ENOMEM beyond it, room again after frees, and nobody else the poorer. */
+#include "expect.h"
+
+#include <hakmem/hakmem.h>
+#include <pthread.h>
+
+enum { MIB = 1 << 20, MANY = 600000 };
+static void *blocks[MANY];
+
+static struct hak_heap_stats stats_of(hak_heap_t *heap)
+{
+    struct hak_heap_stats stats;
+    hak_heap_stats_get(heap, &stats, sizeof stats);
+    EXPECT_SAY(stats.limit_bytes == 0 || stats.taken_bytes <= stats.limit_bytes, "%llu", (unsigned long long)stats.taken_bytes);
+    return stats;
+}
+
+/* As many as there is room for. */
+static int fill(hak_heap_t *heap, size_t bytes)
+{
+    int count = 0;
+    errno = 0;
+    while (count < MANY && (blocks[count] = hak_heap_malloc(heap, bytes)) != NULL)
+        memset(blocks[count++], 1, bytes < 64 ? bytes : 64);
+    EXPECT_SAY(count < MANY && errno == ENOMEM, "%zu bytes: %d", bytes, count);
+    return count;
+}
+
+static int asked;
+static int on_shortage(void *context, size_t bytes)
+{
+    (void)context, (void)bytes;
+    asked++;
+    return 0;
+}
+
+static void a_heap_is_refused_beyond_its_limit(void)
+{
+    static const size_t sizes[] = {16, 100, 600, 3000, 20000, 40000, 300000, 1500000};
+    hak_on_shortage(on_shortage, NULL);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        hak_heap_t *heap = hak_heap_new(8 * MIB);
+        int first = fill(heap, sizes[s]);
+        struct hak_heap_stats stats = stats_of(heap);
+        EXPECT_SAY(stats.limit_bytes == 8 * MIB && stats.live_count == (uint64_t)first, "%d", first);
+        EXPECT_SAY((uint64_t)first * sizes[s] > 4 * MIB, "%zu bytes: %d", sizes[s], first);
+        void *ordinary = malloc(sizes[s]), *large = malloc(20 * MIB);
+        hak_heap_t *other = hak_heap_new(8 * MIB);
+        EXPECT(ordinary && large && hak_heap_malloc(other, sizes[s]));
+        hak_heap_destroy(other);
+        free(ordinary);
+        free(large);
+        for (int i = 0; i < first; i++) /* all of it is room again */
+            free(blocks[i]);
+        int second = fill(heap, sizes[s]);
+        EXPECT_SAY(second >= first, "%zu bytes: %d, then %d", sizes[s], first, second);
+        for (int i = 0; i < second; i++)
+            free(blocks[i]);
+        size_t another = sizes[(s + 3) % (sizeof sizes / sizeof *sizes)]; /* and of any other size */
+        int third = fill(heap, another);
+        EXPECT_SAY((uint64_t)third * another > 4 * MIB, "%zu after %zu bytes: %d", another, sizes[s], third);
+        hak_heap_clear(heap);
+        EXPECT(stats_of(heap).taken_bytes == 0);
+        EXPECT(fill(heap, sizes[s]) >= first);
+        hak_heap_destroy(heap);
+    }
+    EXPECT(asked == 0);
+    hak_on_shortage(NULL, NULL);
+}
+
+static void a_large_block_grows_within_the_limit(void)
+{
+    hak_heap_t *heap = hak_heap_new(64 * MIB);
+    char *block = (char *)hak_heap_malloc(heap, 10 * MIB);
+    block[0] = 1;
+    for (size_t mib = 11; mib <= 60; mib++) { /* in place, or its pages move */
+        char *grown = (char *)realloc(block, mib * MIB);
+        EXPECT_SAY(grown != NULL, "%zu", mib);
+        if (!grown)
+            break;
+        block = grown;
+        EXPECT(hak_heap_of(block) == heap && block[0] == 1 && stats_of(heap).taken_bytes == mib * MIB);
+    }
+    errno = 0;
+    EXPECT(realloc(block, 65 * MIB) == NULL && errno == ENOMEM && hak_heap_realloc(heap, block, 65 * MIB) == NULL);
+    EXPECT(hak_expand(block, 70 * MIB) == 0 && block[0] == 1 && stats_of(heap).taken_bytes == 60 * MIB);
+    block = (char *)realloc(block, 2 * MIB);
+    EXPECT(block && block[0] == 1 && stats_of(heap).taken_bytes == 2 * MIB);
+    size_t expanded = hak_expand(block, 5 * MIB);
+    EXPECT(expanded == 0 || stats_of(heap).taken_bytes == 5 * MIB);
+    block = (char *)realloc(block, 100);
+    EXPECT(block && block[0] == 1 && hak_heap_of(block) == heap && stats_of(heap).taken_bytes <= MIB);
+    free(block);
+    hak_heap_destroy(heap);
+}
+
+static void a_limit_of_little_is_a_granule(void)
+{
+    hak_heap_t *heap = hak_heap_new(1);
+    EXPECT(stats_of(heap).limit_bytes == 65536);
+    EXPECT(hak_heap_malloc(heap, 65537) == NULL && hak_heap_malloc(heap, 65536) != NULL);
+    hak_heap_destroy(heap);
+}
+
+static void *fills(void *heap)
+{
+    uintptr_t count = 0;
+    void **mine = (void **)malloc(100000 * sizeof *mine);
+    while ((mine[count] = hak_heap_malloc((hak_heap_t *)heap, 200)) != NULL)
+        count++;
+    for (uintptr_t i = 0; i < count; i++)
+        free(mine[i]);
+    free(mine);
+    return (void *)count;
+}
+
+static void what_an_ended_thread_left_free_is_room(void)
+{
+    hak_heap_t *heap = hak_heap_new(4 * MIB);
+    pthread_t threads[4];
+    void *count;
+    for (int round = 0; round < 4; round++) {
+        REQUIRE(pthread_create(&threads[0], NULL, fills, heap) == 0 && pthread_join(threads[0], &count) == 0);
+        EXPECT_SAY((uintptr_t)count > 15000, "%d", (int)(uintptr_t)count);
+        int here = fill(heap, 1000);
+        EXPECT_SAY(here > 3000, "%d", here);
+        for (int i = 0; i < here; i++)
+            free(blocks[i]);
+    }
+    for (int t = 0; t < 4; t++) /* together they never have more */
+        REQUIRE(pthread_create(&threads[t], NULL, fills, heap) == 0);
+    for (int i = 0; i < 50; i++)
+        stats_of(heap);
+    for (int t = 0; t < 4; t++)
+        pthread_join(threads[t], NULL);
+    hak_collect();
+    EXPECT_SAY(stats_of(heap).live_count == 0 && stats_of(heap).taken_bytes == 0, "%llu", (unsigned long long)stats_of(heap).taken_bytes);
+    hak_heap_destroy(heap);
+}
+
+int main(void)
+{
+    RUN(a_heap_is_refused_beyond_its_limit);
+    RUN(a_large_block_grows_within_the_limit);
+    RUN(a_limit_of_little_is_a_granule);
+    RUN(what_an_ended_thread_left_free_is_room);
+    return EXPECT_RESULT();
+}
