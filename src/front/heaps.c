@@ -7,7 +7,7 @@
  * Owns:      nothing.
  * Threads:   any.
  * Errors:    ENOMEM with NULL; misuse ends the program (front/misuse.c).
- * Rejected:  hak_self set to the instance for the length of a call (docs/decisions/0010-heaps.md).
+ * Rejected:  hak_self set to the instance for the length of a call (docs/decisions/0011-heaps.md).
  */
 #include "front/front.h"
 
