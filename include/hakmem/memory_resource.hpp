@@ -124,9 +124,10 @@ template <class Pointer> struct allocation_result {
 };
 #endif
 
-/* An allocator of the standard library's containers. Two are equal when their sites are; a container that is moved or swapped takes its
- * site along, a copy that is made of it has the same one, and one that is assigned to keeps its own. */
-template <class T> class allocator {
+namespace detail {
+
+/* What allocators of T have in common: what becomes of them with a container, and how many bytes values take. */
+template <class T> class allocator_of {
 public:
     using value_type = T;
     using size_type = std::size_t;
@@ -136,6 +137,19 @@ public:
     using propagate_on_container_swap = std::true_type;
     using is_always_equal = std::false_type;
 
+protected:
+    static std::size_t bytes_of(std::size_t count) {
+        if (count > static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(T)) length_refused();
+        return count * sizeof(T);
+    }
+};
+
+} // namespace detail
+
+/* An allocator of the standard library's containers. Two are equal when their sites are; a container that is moved or swapped takes its
+ * site along, a copy that is made of it has the same one, and one that is assigned to keeps its own. */
+template <class T> class allocator : public detail::allocator_of<T> {
+public:
     allocator() noexcept = default;
     explicit allocator(hak_site_t site) noexcept : site_(site) {} // or vector(HAK_SITE) would be a vector of so many values
     template <class U> allocator(const allocator<U> &other) noexcept : site_(other.site()) {}
@@ -144,7 +158,7 @@ public:
 
     /* Room for `count` values; std::bad_array_new_length above PTRDIFF_MAX bytes. */
     [[nodiscard]] T *allocate(std::size_t count) {
-        return static_cast<T *>(detail::block_allocate(bytes_of(count), alignof(T), site_));
+        return static_cast<T *>(detail::block_allocate(this->bytes_of(count), alignof(T), site_));
     }
 
     /* Room for `count` values or more: all that the block has is the caller's. deallocate() takes any number from the one asked for to
@@ -157,11 +171,6 @@ public:
     void deallocate(T *block, std::size_t count) noexcept { detail::block_free(block, count * sizeof(T), alignof(T), site_); }
 
 private:
-    static std::size_t bytes_of(std::size_t count) {
-        if (count > static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(T)) detail::length_refused();
-        return count * sizeof(T);
-    }
-
     hak_site_t site_ = 0;
 };
 
@@ -231,16 +240,8 @@ private:
 
 /* The same for containers without pmr; two are equal when their heaps are. A container that is moved or swapped takes its heap along, a copy
  * that is made of it has the same one, and one that is assigned to keeps its own. */
-template <class T> class heap_allocator {
+template <class T> class heap_allocator : public detail::allocator_of<T> {
 public:
-    using value_type = T;
-    using size_type = std::size_t;
-    using difference_type = std::ptrdiff_t;
-    using propagate_on_container_copy_assignment = std::false_type;
-    using propagate_on_container_move_assignment = std::true_type;
-    using propagate_on_container_swap = std::true_type;
-    using is_always_equal = std::false_type;
-
     explicit heap_allocator(hak_heap_t *heap) noexcept : heap_(heap) {}
     explicit heap_allocator(const heap &heap) noexcept : heap_(heap.get()) {}
     template <class U> heap_allocator(const heap_allocator<U> &other) noexcept : heap_(other.get()) {}
@@ -249,8 +250,7 @@ public:
 
     /* Room for `count` values; std::bad_array_new_length above PTRDIFF_MAX bytes. */
     [[nodiscard]] T *allocate(std::size_t count) {
-        if (count > static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(T)) detail::length_refused();
-        return static_cast<T *>(detail::heap_allocate(count * sizeof(T), alignof(T), heap_));
+        return static_cast<T *>(detail::heap_allocate(this->bytes_of(count), alignof(T), heap_));
     }
 
     /* As of hakmem::allocator. */

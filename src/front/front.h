@@ -124,6 +124,9 @@ void hak_check_aligned(const char *function, const void *block, size_t align, si
 
 /* --- large blocks and failure, front/malloc.c --- */
 
+/* NULL and ENOMEM, and memory is not short: so much there never is, or a heap of the program may not have. */
+void *hak_front_too_much(void);
+
 /* Sizes above HAK_SLAB_BLOCK_BYTES_MAX, or alignments above it; `address` and `stack` say who asked (the return address,
  * and the stack pointer before the call). Sets errno on failure. */
 void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed);

@@ -21,11 +21,6 @@
 #include <errno.h>
 #include <string.h>
 
-static HAK_COLD void *too_much(void) {
-    errno = ENOMEM;
-    return NULL;
-}
-
 static void heap_check(const char *function, const struct hak_family *family) {
     if (HAK_UNLIKELY(!family || !hak_family_is_used(family))) hak_misuse_heap(function, family);
 }
@@ -85,19 +80,19 @@ void *hak_front_short_of_family(size_t bytes, struct hak_heap *heap, unsigned cl
     hak_event_relist(heap);
     void *block = hak_visit_any(bytes, heap, class_index);
     heap->is_short = 0;
-    if (!block) return too_much();
+    if (!block) return hak_front_too_much();
     errno = saved;
     return block;
 }
 
 static HAK_NOINLINE void *large_take(struct hak_family *family, struct hak_heap *home, size_t bytes, size_t align, struct asker asker, bool *zeroed) {
-    if (HAK_UNLIKELY(bytes > PTRDIFF_MAX)) return too_much();
+    if (HAK_UNLIKELY(bytes > PTRDIFF_MAX)) return hak_front_too_much();
     struct hak_heap *heap = hak_family_find(family, home);
     size_t count = ((bytes - 1) >> HAK_GRANULE_SHIFT) + 1;
     if (HAK_UNLIKELY(!heap)) return hak_shortage_end();
     if (HAK_UNLIKELY(!hak_family_reserve(family, count))) {
         hak_family_collect(family, heap);
-        if (!hak_family_reserve(family, count)) return too_much();
+        if (!hak_family_reserve(family, count)) return hak_front_too_much();
     }
     home_visits(home);
     HAK_COUNT(&home->counters, large_alloc, 1);
@@ -109,7 +104,7 @@ static HAK_NOINLINE void *large_take(struct hak_family *family, struct hak_heap 
     if (!block) block = hak_front_large_found(home, bytes, align, asker.address, asker.stack, zeroed);
     if (HAK_UNLIKELY(block && !hak_region_holds(block))) { /* a mapping of its own: nothing says whose it is */
         hak_outside_give(block);
-        block = too_much();
+        block = hak_front_too_much();
     }
     if (HAK_UNLIKELY(!block)) {
         hak_family_note(family, -(int64_t)count);
@@ -145,7 +140,7 @@ static HAK_COLD void *block_borrowing(struct hak_family *family, size_t bytes, s
 static HAK_NOINLINE void *block_take(const char *function, struct hak_family *family, size_t bytes, size_t align, struct asker asker, bool *zeroed) {
     heap_check(function, family);
     if (align > 16) {
-        if (HAK_UNLIKELY(align > PTRDIFF_MAX || bytes > PTRDIFF_MAX - align)) return too_much();
+        if (HAK_UNLIKELY(align > PTRDIFF_MAX || bytes > PTRDIFF_MAX - align)) return hak_front_too_much();
         size_t rounded = hak_round_up(bytes ? bytes : 1, align);
         if (rounded <= HAK_SLAB_BLOCK_BYTES_MAX || bytes <= HAK_SLAB_BLOCK_BYTES_MAX) bytes = rounded;
     }
@@ -174,7 +169,7 @@ HAK_EXPORT void *hak_heap_malloc(hak_heap_t *family, size_t bytes) {
 HAK_EXPORT void *hak_heap_calloc(hak_heap_t *family, size_t count, size_t each) {
     size_t bytes;
     bool zeroed;
-    if (HAK_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) return too_much();
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) return hak_front_too_much();
     void *block = block_take("hak_heap_calloc", family, bytes, 1, ASKER(), &zeroed);
     if (!block || zeroed) return block;
     if (bytes <= HAK_SLAB_BLOCK_BYTES_MAX) return memset(block, 0, bytes);

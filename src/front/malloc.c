@@ -29,8 +29,7 @@ HAK_STATIC(offsetof(struct hak_fast_row, countdown) == offsetof(struct hak_row, 
 
 /* --- malloc --- */
 
-/* Memory is not short: so much there never is. */
-static HAK_COLD void *too_much(void) {
+HAK_COLD void *hak_front_too_much(void) {
     errno = ENOMEM;
     return NULL;
 }
@@ -77,7 +76,7 @@ void *hak_front_large_found(struct hak_heap *heap, size_t bytes, size_t align, c
         *zeroed = true;
         block = hak_outside_take(bytes, align);
         if (block) return block;
-        if (!is_short) return too_much();
+        if (!is_short) return hak_front_too_much();
         if (!hak_shortage_ask(bytes, tries)) return hak_shortage_end();
     }
     if (count <= HAK_KEPT_SIZES) hak_large_own(hak_granule_at(hak_granule_of(block)), hak_kept_name(heap));
@@ -112,7 +111,7 @@ static HAK_COLD void *large_without_heap(size_t bytes, size_t align, const void 
 }
 
 void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t stack, bool *zeroed) {
-    if (HAK_UNLIKELY(bytes > PTRDIFF_MAX)) return too_much();
+    if (HAK_UNLIKELY(bytes > PTRDIFF_MAX)) return hak_front_too_much();
     if (HAK_UNLIKELY(hak_heap_is_gone(hak_self))) return large_borrowing(bytes, align, address, stack, zeroed);
     struct hak_heap *heap = hak_front_heap();
     if (HAK_UNLIKELY(!heap)) return large_without_heap(bytes, align, address, stack, zeroed);
@@ -430,7 +429,7 @@ static HAK_NOINLINE void *calloc_large(size_t bytes) {
 
 HAK_EXPORT void *calloc(size_t count, size_t each) {
     size_t bytes;
-    if (HAK_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) return too_much();
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, each, &bytes))) return hak_front_too_much();
     if (HAK_UNLIKELY(bytes > HAK_SLAB_BLOCK_BYTES_MAX)) return calloc_large(bytes);
     void *block = hak_malloc_from(bytes, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
     return HAK_LIKELY(block != NULL) ? memset(block, 0, bytes) : NULL;
@@ -439,7 +438,7 @@ HAK_EXPORT void *calloc(size_t count, size_t each) {
 /* Not beside realloc, or clang would call that one: a program with a malloc family of its own may have no reallocarray. */
 HAK_EXPORT void *reallocarray(void *block, size_t count, size_t each) {
     size_t bytes;
-    return HAK_LIKELY(!__builtin_mul_overflow(count, each, &bytes)) ? realloc(block, bytes) : too_much();
+    return HAK_LIKELY(!__builtin_mul_overflow(count, each, &bytes)) ? realloc(block, bytes) : hak_front_too_much();
 }
 
 /* glibc's second names, by which some programs reach past an interposed malloc */

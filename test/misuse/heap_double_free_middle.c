@@ -1,15 +1,11 @@
 /* heap_double_free_middle.c - a block of a heap above 1 KiB, which is kept, freed twice by its thread. */
-#include "misuse.h"
+#include "heap.h"
 
 int main(void)
 {
-    hak_heap_t *heap = hak_heap_new(0);
-    for (int i = 0; i < 100; i++)
-        *(volatile char *)hidden(hak_heap_malloc(heap, 4000)) = 1;
-    void *block = hak_heap_malloc(heap, 4000);
-    size_t bytes = malloc_usable_size(block);
-    free(hidden(block));
-    expect_double_free("free", block, bytes);
-    free(hidden(block));
+    struct held held = heap_block(4000);
+    free(hidden(held.block));
+    expect_double_free("free", held.block, held.bytes);
+    free(hidden(held.block));
     return 0;
 }

@@ -1,17 +1,12 @@
 /* heap_double_free_thread_then_owner.c - a block of a heap, freed by another thread and then by the one that allocated it. */
-#include "misuse.h"
+#include "heap.h"
 
 int main(void)
 {
-    hak_heap_t *heap = hak_heap_new(0);
-    for (int i = 0; i < 100; i++)
-        *(volatile char *)hidden(hak_heap_malloc(heap, 80)) = 1;
-    void *block = hak_heap_malloc(heap, 80);
-    size_t bytes = malloc_usable_size(block);
-    in_thread(thread_free_again, hidden(block));
-    expect_double_free("free", block, bytes);
-    free(hidden(block));
-    for (int i = 0; i < 20000; i++) /* it takes in what others gave back */
-        *(volatile char *)hidden(hak_heap_malloc(heap, 80)) = 1;
+    struct held held = heap_block(80);
+    in_thread(thread_free_again, hidden(held.block));
+    expect_double_free("free", held.block, held.bytes);
+    free(hidden(held.block));
+    heap_fill(held.heap, 80, 20000); /* it takes in what others gave back */
     return 0;
 }

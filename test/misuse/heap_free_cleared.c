@@ -1,15 +1,11 @@
 /* heap_free_cleared.c - a block of a heap that was cleared, freed. */
-#include "misuse.h"
+#include "heap.h"
 
 int main(void)
 {
-    hak_heap_t *heap = hak_heap_new(0);
-    for (int i = 0; i < 100; i++)
-        *(volatile char *)hidden(hak_heap_malloc(heap, 80)) = 1;
-    void *block = hak_heap_malloc(heap, 80);
-    size_t bytes = malloc_usable_size(block);
-    hak_heap_clear(heap);
-    expect_double_free("free", block, bytes);
-    free(hidden(block));
+    struct held held = heap_block(80);
+    hak_heap_clear(held.heap);
+    expect_double_free("free", held.block, held.bytes);
+    free(hidden(held.block));
     return 0;
 }

@@ -1,15 +1,11 @@
 /* heap_usable_size_freed.c - malloc_usable_size of a block of a heap that its thread freed, and keeps. */
-#include "misuse.h"
+#include "heap.h"
 
 int main(void)
 {
-    hak_heap_t *heap = hak_heap_new(0);
-    for (int i = 0; i < 100; i++)
-        *(volatile char *)hidden(hak_heap_malloc(heap, 4000)) = 1;
-    void *block = hak_heap_malloc(heap, 4000);
-    size_t bytes = malloc_usable_size(block);
-    free(hidden(block));
-    expect_freed("malloc_usable_size", block, bytes);
-    hidden((void *)malloc_usable_size(hidden(block)));
+    struct held held = heap_block(4000);
+    free(hidden(held.block));
+    expect_freed("malloc_usable_size", held.block, held.bytes);
+    hidden((void *)malloc_usable_size(hidden(held.block)));
     return 0;
 }
