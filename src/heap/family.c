@@ -4,7 +4,8 @@
  * row leave is live or lies in some thread's batch (heap/census.c tells them apart): the live blocks' bits are set, a word at a
  * time, as if their owner freed them, and the slab's event does the rest. What lies in a batch comes back like any stranger's free.
  *
- * Waits:     who clears waits, yielding, for an instance that another thread has for a moment: it ends, or delivers mail. Nobody else waits.
+ * Waits:     who clears waits, yielding, for an instance that another thread has for a moment: it ends, or delivers mail. For five seconds: who
+ *            left it by longjmp never comes back. Then its blocks stay, and are no family's. Nobody else waits.
  */
 #include "heap/family.h"
 
@@ -242,14 +243,15 @@ HAK_COLD void hak_family_collect(struct hak_family *family, struct hak_heap *hea
 
 /* BUSY, and nobody's but the caller's. */
 static bool instance_own(struct hak_family *family, struct hak_heap *heap) {
-    enum { TURNS_OF_CHILD = 200 }; /* some 20 ms */
+    enum { TURNS_OF_CHILD = 200, TURNS_MAX = 50000 }; /* some 20 ms, some five seconds */
     for (unsigned turn = 0;; turn++) {
         struct hak_heap *home = hak_load_relaxed(&heap->home);
         if (hak_load_relaxed(&heap->family) != family) return false;
         /* a child of _Fork: who forked has not rebuilt it yet, and its blocks stay */
         bool is_parents = hak_load_relaxed(&heap->epoch) != hak_load_relaxed(&hak_epoch);
-        if (is_parents && turn >= TURNS_OF_CHILD) {
+        if (turn >= (is_parents ? TURNS_OF_CHILD : TURNS_MAX)) {
             hak_store_relaxed(&heap->family, NULL);
+            hak_add(&spare_count, 1);
             return false;
         }
         if (!is_parents && home && hak_cas(&heap->home, &home, NULL)) {

@@ -95,6 +95,32 @@ static void an_instance_with_a_block_under_way_is_nobodys(void **state) {
     AUDIT();
 }
 
+/* Who had it for a moment left it by longjmp, or never runs again. */
+static void who_clears_does_not_wait_for_ever(void **state) {
+    (void)state;
+    struct hak_family *family = hak_family_new(0);
+    struct hak_heap *second = heap_make(), *left = hak_family_find(family, second), *mine = hak_family_find(family, home);
+    void *stays = block_of(left);
+    block_of(mine);
+    heap_end(second);
+    assert_true(hak_heap_dead_claim(left));
+    hak_family_clear(family);
+    assert_int_equal(hak_load_relaxed(&mine->slab_count), 0);
+    assert_null(hak_load_relaxed(&left->family));
+    assert_int_equal(hak_load_relaxed(&left->slab_count), 1);
+    assert_int_equal(hak_row_out(hak_slab_row(slab_of(stays))), 1);
+    hak_family_destroy(family);
+    hak_heap_dead_unclaim(left);
+    hak_stranger_gather(other, hak_granule_at(hak_granule_of(stays)), block_index(stays)); /* its block can be freed, and then it is a spare one */
+    hak_batch_flush(other);
+    struct hak_family *next = hak_family_new(0);
+    struct hak_heap *found = NULL;
+    for (unsigned i = 0; found != left && i < 64; i++) found = hak_family_find(next, heap_make());
+    assert_ptr_equal(found, left);
+    hak_family_destroy(next);
+    AUDIT();
+}
+
 static void an_instance_is_in_no_list_of_dead_heaps(void **state) {
     (void)state;
     struct hak_family *family = hak_family_new(0);
@@ -202,6 +228,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_in_a_batch_or_in_flight_is_not_freed_again),
         cmocka_unit_test(an_instance_with_a_block_under_way_is_nobodys),
+        cmocka_unit_test(who_clears_does_not_wait_for_ever),
         cmocka_unit_test(an_instance_is_in_no_list_of_dead_heaps),
         cmocka_unit_test(a_slab_that_is_refused_leaves_the_sum_as_it_was),
         cmocka_unit_test(each_of_many_threads_has_its_own),
