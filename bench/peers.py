@@ -381,6 +381,7 @@ NEWEST = [
     ("rpmalloc", "rpmalloc-sys", build_rpmalloc, None),
     ("tcmalloc-google", "libtcmalloc-sys", build_tcmalloc, None),
     ("hardened-light", "hardened-malloc-sys", build_hardened, "light"),
+    ("hardened", "hardened-malloc-sys", build_hardened, "default"),
 ]
 
 

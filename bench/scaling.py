@@ -47,7 +47,7 @@ ROWS = [
     ("thread_births", "threads are born, allocate 200 blocks, free half and die", "thread_births",
      lambda threads: [500 * threads, threads, 200, 12345], 1),
 ]
-OLD_PEERS = ("jemalloc", "mimalloc", "scudo", "hardened-light")
+OLD_PEERS = ("jemalloc", "mimalloc", "scudo", "hardened-light", "hardened")
 
 
 def thread_counts(processors):

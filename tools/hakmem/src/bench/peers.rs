@@ -32,8 +32,8 @@ const PACKAGES: [Package; 4] = [
 ];
 const SCUDO_PACKAGE: &str = "libclang-rt-dev";
 /// What bench/peers.py can build.
-const NEWEST: [&str; 7] =
-    ["mimalloc3", "mimalloc2", "jemalloc5", "snmalloc", "rpmalloc", "tcmalloc-google", "hardened-light"];
+const NEWEST: [&str; 8] =
+    ["mimalloc3", "mimalloc2", "jemalloc5", "snmalloc", "rpmalloc", "tcmalloc-google", "hardened-light", "hardened"];
 
 const OLDER: &str = "only if named: a newer one is at hand";
 /// In rows of large blocks these take a hundred times as long as the others, and with them a third of a quick run.
@@ -160,7 +160,7 @@ fn built() -> Vec<Known> {
             options: listed.options,
             mode: listed.mode,
             may_change: true,
-            only_named: (family(&name) == "hardened-light").then_some(HARDENED),
+            only_named: family(&name).starts_with("hardened").then_some(HARDENED),
             name,
             ..Known::default()
         })
