@@ -36,6 +36,19 @@ HAK_INLINE void hak_owner_add(uint64_t *n, uint64_t amount) {
 #endif
 }
 
+/* Puts a pointer where only the calling thread and its signal handlers do, and gives what was there. */
+HAK_INLINE char *hak_owner_swap(_Atomic(char *) *place, char *next) {
+    char *seen = atomic_load_explicit(place, memory_order_relaxed);
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    bool is_swapped;
+    do __asm__ volatile("cmpxchgq %3, %1" : "+a"(seen), "+m"(*place), "=@ccz"(is_swapped) : "r"(next) : "memory"); /* no lock: no other thread */
+    while (__builtin_expect(!is_swapped, 0));
+#else
+    while (!atomic_compare_exchange_weak_explicit(place, &seen, next, memory_order_acq_rel, memory_order_relaxed)) {}
+#endif
+    return seen;
+}
+
 /* The same, and true when it went past the highest: it counts up to there from what somebody had set. `*last` is any pointer
  * that is ready before: the addition comes after it, and the branch on its carry right behind. */
 HAK_INLINE bool hak_owner_passes(uint64_t *n, uint64_t amount, void **last) {

@@ -7,6 +7,7 @@
 #include "front/front.h"
 
 #include "hakmem/hakmem.h"
+#include "heap/secure.h"
 #include "rules/options.h"
 
 #include <errno.h>
@@ -14,13 +15,22 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* `total` is a multiple of the alignment, and has room for what lies behind a block. */
+static HAK_COLD void *secure_aligned(size_t total, size_t bytes, const void *address, uintptr_t stack) {
+    char *block = hak_malloc_from(total - HAK_SECURE_WORD_BYTES, address, stack);
+    const struct hak_granule *record = block ? hak_secure_record(block) : NULL;
+    if (record) hak_secure_arm(block, hak_row_of(record->words)->block_bytes, bytes);
+    return block;
+}
+
 void *hak_front_aligned(size_t align, size_t bytes) {
     if (align <= 16) return hak_malloc_inline(bytes, hak_malloc_slow);
     if (HAK_UNLIKELY(align > PTRDIFF_MAX || bytes > PTRDIFF_MAX - align)) {
         errno = ENOMEM;
         return NULL;
     }
-    size_t rounded = hak_round_up(bytes ? bytes : 1, align);
+    size_t rounded = hak_round_up((bytes ? bytes : 1) + hak_secure_word_bytes(), align);
+    if (HAK_UNLIKELY(hak_secure_is_on()) && rounded <= HAK_SLAB_BLOCK_BYTES_MAX) return secure_aligned(rounded, bytes, HAK_FRONT_CALLER());
     if (rounded <= HAK_SLAB_BLOCK_BYTES_MAX) return hak_malloc_inline(rounded, hak_malloc_slow);
     bool zeroed;
     /* a large block starts at a granule; below that, sizes just above a small class need not be rounded */
@@ -75,7 +85,8 @@ HAK_EXPORT void *pvalloc(size_t bytes) {
 void hak_check_size(const char *function, const void *block, size_t stated) {
     struct hak_found found = hak_find(function, block);
     if (HAK_UNLIKELY(!HAK_OPT(size_check))) return;
-    if (stated > found.bytes) hak_misuse_size(function, block, found.bytes, stated);
+    if (stated > found.bytes + (found.exact && found.bytes == 0)) hak_misuse_size(function, block, found.bytes, stated);
+    if (HAK_UNLIKELY(found.exact) && stated < found.bytes && found.bytes > 1) hak_misuse_size(function, block, found.bytes, stated);
     if (HAK_UNLIKELY(hak_load_relaxed(&hak_realloc_stayed))) return;
     bool is_outside = !found.record && !found.apart;
     if (is_outside && stated > found.bytes / 2) return; /* realloc leaves one whole down to a half */

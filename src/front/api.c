@@ -6,6 +6,7 @@
 #include "memory/limit.h"
 #include "memory/outside.h"
 #include "memory/purge.h"
+#include "slab/secure.h"
 #include "os/os.h"
 #include "rules/options.h"
 
@@ -48,7 +49,8 @@ HAK_EXPORT size_t hak_expand(void *block, size_t bytes) {
     uint32_t (*lift)(void *) = HAK_HOOK(large_lift);
     uint32_t lifted = HAK_UNLIKELY(lift != NULL) ? lift(block) : 0;
     struct hak_family_resize change = { NULL, 0, 0, 0 };
-    bool grown = hak_family_resize_begin(&change, found.record, bytes) && hak_large_resize(found.record, bytes);
+    bool may = hak_family_resize_begin(&change, found.record, bytes);
+    bool grown = may && (hak_secure_is_on() ? hak_front_secure_large_resize : hak_large_resize)(found.record, bytes);
     if (change.family) hak_family_resize_end(&change, grown ? found.record : NULL);
     if (HAK_UNLIKELY(lift != NULL)) HAK_HOOK(large_lay)(hak_self, lifted, block, found.bytes, grown ? bytes : found.bytes);
     return grown ? hak_large_usable(found.record) : 0;
@@ -62,8 +64,11 @@ size_t hak_front_good(size_t bytes) {
     return bytes > PTRDIFF_MAX - page ? bytes : hak_round_up(bytes, page);
 }
 
-/* A guarded block has no byte more than was asked for. */
-HAK_EXPORT size_t hak_good_size(size_t bytes) { return HAK_UNLIKELY(HAK_OPT(guard)) ? bytes : hak_front_good(bytes); }
+/* A guarded block has no byte more than was asked for, and none has under the secure level. */
+HAK_EXPORT size_t hak_good_size(size_t bytes) { 
+    bool is_exact = HAK_OPT(guard) || (HAK_OPT(secure) && bytes + HAK_SECURE_WORD_BYTES <= HAK_SLAB_BLOCK_BYTES_MAX);
+    return HAK_UNLIKELY(is_exact) ? bytes : hak_front_good(bytes);
+}
 
 HAK_EXPORT size_t hak_collect(void) {
     if (!hak_start()) return 0;

@@ -4,10 +4,16 @@
  */
 #include "front/front.h"
 
+#include "heap/secure.h"
 #include "memory/outside.h"
 
+static HAK_COLD void secure_found(struct hak_found *found, const char *function, const void *block) {
+    found->exact = true;
+    found->bytes = hak_secure_bytes(function, block, found->record);
+}
+
 struct hak_found hak_find(const char *function, const void *block) {
-    struct hak_found found = { NULL, 0, false, false };
+    struct hak_found found = { NULL, 0, false, false, false };
     if (HAK_LIKELY(hak_region_holds(block))) {
         struct hak_granule *record = hak_granule_at(hak_granule_of(block));
         struct hak_heap *owner = hak_load_acquire(&record->owner);
@@ -25,6 +31,7 @@ struct hak_found hak_find(const char *function, const void *block) {
                            !(hak_load_acquire(&record->words[index / 64]) >> index % 64 & 1) &&
                            !hak_front_kept(record, block))) {
                 found.bytes = hak_row_of(record->words)->block_bytes;
+                if (HAK_UNLIKELY(hak_secure_is_on())) secure_found(&found, function, block);
                 return found;
             }
         }

@@ -57,6 +57,15 @@ void *hak_front_short_of_family(size_t bytes, struct hak_heap *heap, unsigned cl
 void *hak_front_malloc_beside(const void *block, size_t bytes, const void *address, uintptr_t stack);
 void *hak_front_aligned_beside(const void *block, size_t align, size_t bytes);
 
+/* --- secure.c: malloc under the secure level (heap/secure.h) --- */
+
+bool hak_front_secure_begin(void); /* false: memory is short */
+/* A block of `total` bytes, of which `bytes` are the program's; from the thread's instance of the level's family. */
+void *hak_front_secure(struct hak_heap *home, size_t total, size_t bytes, const void *address, uintptr_t stack);
+/* hak_large_resize() and hak_large_move() of a block that has guards behind it. */
+bool hak_front_secure_large_resize(struct hak_granule *record, size_t bytes);
+void *hak_front_secure_large_move(struct hak_granule *record, size_t bytes);
+
 /* Is the block of this record free, and kept for the calling thread's next malloc? */
 HAK_INLINE bool hak_front_kept(const struct hak_granule *record, const void *block) {
     struct hak_heap *self = hak_self;
@@ -75,6 +84,7 @@ __attribute__((noreturn, cold)) void hak_misuse(const char *function, const void
 __attribute__((noreturn, cold)) void hak_misuse_size(const char *function, const void *block, size_t bytes, size_t stated);
 __attribute__((noreturn, cold)) void hak_misuse_align(const char *function, const void *block, size_t align);
 
+__attribute__((noreturn, cold)) void hak_misuse_written(const char *function, const void *block, size_t block_bytes, size_t byte, bool is_free);
 __attribute__((noreturn, cold)) void hak_misuse_heap(const char *function, const void *heap);
 
 /* --- blocks of who hangs on heap/hooks.h: asked last, where it would be misuse --- */
@@ -107,6 +117,7 @@ struct hak_found {
     struct hak_granule *record; /* NULL: a mapping of its own, memory/outside.h */
     size_t bytes;               /* usable */
     bool large;
+    bool exact; /* of a slab under the secure level: `bytes` are what was asked for */
     bool apart; /* of who hangs on heap/hooks.h, in no granule: `bytes` are what was asked for, not a class's */
 };
 

@@ -15,6 +15,7 @@
 #include "heap/family.h"
 #include "heap/kept.h"
 #include "heap/middle.h"
+#include "heap/secure.h"
 #include "heap/walk.h"
 #include "memory/outside.h"
 
@@ -44,8 +45,18 @@ static HAK_NOINLINE void *middle_sample(size_t bytes, struct hak_heap *heap, siz
 }
 
 /* As hak_malloc_slow(), of no more than HAK_SLAB_BLOCK_BYTES_MAX. */
+static HAK_COLD void *secure_take(struct hak_heap *heap, struct hak_heap *home, size_t bytes, struct asker asker) {
+    home_visits(home);
+    heap->from_address = asker.address;
+    heap->from_stack = asker.stack;
+    void *block = hak_secure_take(heap, bytes + HAK_SECURE_WORD_BYTES, bytes);
+    heap->from_address = NULL;
+    return block;
+}
+
 static void *small_take(struct hak_heap *heap, struct hak_heap *home, size_t bytes, struct asker asker) {
     if (bytes == 0) bytes = 1;
+    if (HAK_UNLIKELY(hak_secure_is_on())) return secure_take(heap, home, bytes, asker);
     size_t class_index = bytes <= HAK_SMALL_BYTES_MAX ? hak_class_small(bytes) : hak_heap_middle_class(heap, bytes);
     if (hak_class_is_middle((unsigned)class_index)) {
         struct hak_middle *middle = hak_middle_of(heap, class_index);
@@ -122,7 +133,7 @@ static void *block_take_at(struct hak_family *family, struct hak_heap *home, siz
     hak_fork_check(home);
     if (HAK_UNLIKELY(home->is_survivor)) hak_fork_rebuild(home);
     *zeroed = false;
-    if (bytes > HAK_SLAB_BLOCK_BYTES_MAX) return large_take(family, home, bytes, align, asker, zeroed);
+    if (bytes + hak_secure_word_bytes() > HAK_SLAB_BLOCK_BYTES_MAX) return large_take(family, home, bytes, align, asker, zeroed);
     struct hak_heap *heap = hak_family_find(family, home);
     return HAK_LIKELY(heap != NULL) ? small_take(heap, home, bytes, asker) : hak_shortage_end();
 }
@@ -141,7 +152,7 @@ static HAK_NOINLINE void *block_take(const char *function, struct hak_family *fa
     heap_check(function, family);
     if (align > 16) {
         if (HAK_UNLIKELY(align > PTRDIFF_MAX || bytes > PTRDIFF_MAX - align)) return hak_front_too_much();
-        size_t rounded = hak_round_up(bytes ? bytes : 1, align);
+        size_t behind = hak_secure_word_bytes(), rounded = hak_round_up((bytes ? bytes : 1) + behind, align) - behind;
         if (rounded <= HAK_SLAB_BLOCK_BYTES_MAX || bytes <= HAK_SLAB_BLOCK_BYTES_MAX) bytes = rounded;
     }
     struct hak_heap *home = hak_heap_is_gone(hak_self) ? NULL : hak_front_heap();
@@ -152,7 +163,7 @@ static HAK_NOINLINE void *block_take(const char *function, struct hak_family *fa
 #define ASKER() ((struct asker){ __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa() })
 
 HAK_EXPORT void *hak_heap_malloc(hak_heap_t *family, size_t bytes) {
-    struct hak_heap *heap = hak_family_look(family, hak_self);
+    struct hak_heap *heap = HAK_LIKELY(!hak_secure_is_on()) ? hak_family_look(family, hak_self) : NULL;
     size_t step = (bytes - 1) >> 4;
     if (HAK_LIKELY(heap != NULL) && HAK_LIKELY(step < HAK_FAST_STEPS)) {
         struct hak_bin *bin = (struct hak_bin *)(void *)((char *)heap + heap->class_bytes[step]);
@@ -191,7 +202,8 @@ HAK_EXPORT void *hak_heap_aligned_alloc(hak_heap_t *family, size_t align, size_t
 static struct hak_family *family_of(const struct hak_granule *record) {
     struct hak_heap *owner = record ? hak_load_acquire(&((struct hak_granule *)(uintptr_t)record)->owner) : NULL;
     if (!owner || owner == HAK_WATCHED) return NULL;
-    return owner == HAK_LARGE ? hak_family_of_large(record) : hak_family_of_heap(hak_slab_owner_heap(owner));
+    struct hak_family *family = owner == HAK_LARGE ? hak_family_of_large(record) : hak_family_of_heap(hak_slab_owner_heap(owner));
+    return family != hak_load_relaxed(&hak_secure_family) ? family : NULL; /* which is malloc's */
 }
 
 HAK_EXPORT hak_heap_t *hak_heap_of(const void *block) {
@@ -288,7 +300,9 @@ HAK_EXPORT void hak_heap_delete(hak_heap_t *family) {
     bool is_gone = !home && hak_heap_is_gone(hak_self);
     if (is_gone) home = hak_heap_borrow();
     if (HAK_UNLIKELY(!home)) return;
-    hak_family_delete(family, home);
+    struct hak_family *malloc_family = hak_load_relaxed(&hak_secure_family);
+    struct hak_heap *to = HAK_LIKELY(!malloc_family) ? home : hak_family_find(malloc_family, home);
+    if (HAK_LIKELY(to != NULL)) hak_family_delete(family, to);
     if (is_gone) hak_heap_give_back(home);
 }
 

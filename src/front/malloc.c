@@ -10,6 +10,7 @@
 #include "heap/kept.h"
 #include "heap/middle.h"
 #include "heap/pool.h"
+#include "heap/secure.h"
 #include "memory/outside.h"
 #include "memory/purge.h"
 #include "os/os.h"
@@ -65,12 +66,13 @@ void *hak_front_large_found(struct hak_heap *heap, size_t bytes, size_t align, c
     if (HAK_LIKELY(count <= HAK_KEPT_SIZES) && HAK_LIKELY(align <= HAK_GRANULE_BYTES)) hak_kept_missed(heap);
     if (HAK_LIKELY(!hak_rush_is_on(rush))) hak_kept_make_room(heap, count);
     hak_big_name site = hak_big_site(address, (uint32_t)((heap->stack_top - stack) >> 3), bytes, hak_rush_takes_part(rush, false));
-    void *block = hak_large_take(rush, bytes, align, site, zeroed);
+    size_t guards = hak_secure_guard_granules() << HAK_GRANULE_SHIFT;
+    void *block = hak_large_take(rush, bytes + guards, align, site, zeroed);
     for (unsigned tries = 0; HAK_UNLIKELY(block == NULL); tries++) {
         bool is_short = !is_too_much(bytes);
         if (HAK_LIKELY(is_short)) {
             hak_heap_collect(heap);
-            block = hak_large_take(rush, bytes, align, site, zeroed);
+            block = hak_large_take(rush, bytes + guards, align, site, zeroed);
             if (block) break;
         }
         *zeroed = true;
@@ -79,7 +81,8 @@ void *hak_front_large_found(struct hak_heap *heap, size_t bytes, size_t align, c
         if (!is_short) return hak_front_too_much();
         if (!hak_shortage_ask(bytes, tries)) return hak_shortage_end();
     }
-    if (count <= HAK_KEPT_SIZES) hak_large_own(hak_granule_at(hak_granule_of(block)), hak_kept_name(heap));
+    if (HAK_UNLIKELY(hak_secure_is_on())) hak_secure_large_close(hak_granule_at(hak_granule_of(block)), bytes);
+    else if (count <= HAK_KEPT_SIZES) hak_large_own(hak_granule_at(hak_granule_of(block)), hak_kept_name(heap));
     return block;
 }
 
@@ -309,7 +312,8 @@ static HAK_NOINLINE void free_large_further(struct hak_granule *record, void *bl
     }
     if (HAK_UNLIKELY(!hak_large_end(record))) hak_misuse("free", block);
     if (HAK_UNLIKELY((hak_large_facts(record) & HAK_LARGE_FAMILY) != 0)) hak_family_large_ended(record);
-    large_ended(heap, record);
+    if (HAK_UNLIKELY(hak_secure_is_on())) hak_secure_large_ended(record);
+    else large_ended(heap, record);
 }
 
 static HAK_COLD void free_large_stolen(struct hak_heap *heap, struct hak_granule *record) {
@@ -376,6 +380,12 @@ static HAK_NOINLINE void free_strange(void *block, struct hak_granule *record, s
     uint64_t rest, index = hak_multiply((uint64_t)((char *)block - record->start), &record->reciprocal, &rest);
     if (HAK_UNLIKELY(rest >= record->reciprocal)) {
         if (owner != HAK_WATCHED || !hak_front_watched_free(block)) hak_misuse("free", block);
+        return;
+    }
+    if (HAK_UNLIKELY(hak_secure_is_on())) {
+        if (HAK_UNLIKELY(hak_heap_is_none(self))) self = free_without_heap(block, NULL);
+        else hak_fork_check(self);
+        hak_secure_free(self, record, block, index);
         return;
     }
     if (HAK_LIKELY(!hak_heap_is_none(self))) {

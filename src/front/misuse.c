@@ -8,6 +8,7 @@
 #include "front/describe.h"
 #include "memory/outside.h"
 #include "os/os.h"
+#include "slab/secure.h"
 
 #include <string.h>
 
@@ -102,6 +103,8 @@ static struct place place_of(const void *address) {
             if (bin->word && place.start >= bin->base && ahead < 64) set |= (bin->word >> ahead & 1) << block % 64;
             if (hak_front_kept(record, place.start)) set |= UINT64_C(1) << block % 64;
         }
+        if (HAK_UNLIKELY(hak_secure_is_on()) && !hak_secure_held(record->start, place.bytes, block / 64, UINT64_C(1) << block % 64))
+            set |= UINT64_C(1) << block % 64;
         place.is_free = set >> block % 64 & 1;
         place.kind = address != place.start ? SLAB_INSIDE : place.is_free ? SLAB_FREE : SLAB_LIVE;
     }
@@ -161,6 +164,15 @@ void hak_misuse_align(const char *function, const void *block, size_t align) {
     struct hak_text text = HAK_TEXT(line);
     hak_text_format(&text, "hakmem: %s: %p is not aligned to %zu, as the caller says", function, block, align);
     say_and_abort(&text, block, true);
+}
+
+void hak_misuse_written(const char *function, const void *block, size_t block_bytes, size_t byte, bool is_free) {
+    char line[256];
+    struct hak_text text = HAK_TEXT(line);
+    hak_text_format(&text, is_free ? "hakmem: %s: %p is a freed block of %zu bytes that was written to after its free, at byte %zu"
+                                   : "hakmem: %s: %p is a block of %zu bytes that was written to behind its end, at byte %zu",
+                    function, block, block_bytes, byte);
+    say_and_abort(&text, block, does_free(function));
 }
 
 void hak_misuse_heap(const char *function, const void *heap) {

@@ -5,6 +5,7 @@
  */
 #include "front/front.h"
 
+#include "heap/secure.h"
 #include "memory/limit.h"
 #include "memory/outside.h"
 
@@ -44,11 +45,12 @@ static void *copy_to_new(void *block, size_t old_bytes, size_t bytes, const void
 static void *resize_in_place_or_move(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
     struct hak_heap *heap = hak_self;
     bool counted = !hak_heap_is_none(heap);
-    if (hak_large_resize(record, bytes)) {
+    bool is_secure = hak_secure_is_on();
+    if (is_secure ? hak_front_secure_large_resize(record, bytes) : hak_large_resize(record, bytes)) {
         if (counted && bytes > old_bytes) HAK_COUNT(&heap->counters, large_grown, 1);
         return block;
     }
-    void *moved = old_bytes >= MOVE_BYTES_MIN ? hak_large_move(record, bytes) : NULL;
+    void *moved = old_bytes < MOVE_BYTES_MIN ? NULL : is_secure ? hak_front_secure_large_move(record, bytes) : hak_large_move(record, bytes);
     if (counted && moved) HAK_COUNT(&heap->counters, large_moved, 1);
     if (counted && !moved) HAK_COUNT(&heap->counters, large_copied, 1);
     return moved;
@@ -109,6 +111,10 @@ static void *resize_large(struct hak_granule *record, void *block, size_t old_by
     return fresh;
 }
 
+static HAK_COLD void *resize_exact(struct hak_found found, void *block, size_t bytes, const void *address, uintptr_t stack) {
+    return hak_secure_resize(block, found.record, bytes) ? block : copy_to_new(block, found.bytes, bytes, address, stack);
+}
+
 void *hak_front_realloc(const char *function, void *block, size_t bytes, const void *address, uintptr_t stack) {
     if (!block) return hak_malloc_from(bytes, address, stack);
     struct hak_found found = hak_find(function, block);
@@ -123,6 +129,7 @@ void *hak_front_realloc(const char *function, void *block, size_t bytes, const v
     if (found.large) return resize_large(found.record, block, found.bytes, bytes, address, stack);
     if (HAK_UNLIKELY(found.apart) && bytes != found.bytes) /* who uses the old address is to be found */
         return copy_to_new(block, found.bytes, bytes, address, stack);
+    if (HAK_UNLIKELY(found.exact)) return resize_exact(found, block, bytes, address, stack);
     if (bytes <= found.bytes && bytes > found.bytes / 2) return block;
     if (bytes <= HAK_SLAB_BLOCK_BYTES_MAX && bytes <= found.bytes) {
         unsigned exact = hak_class_of(bytes); /* a rare class's block is larger than half may explain */

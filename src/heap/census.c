@@ -14,6 +14,7 @@
 #include "heap/walk.h"
 #include "memory/large.h"
 #include "memory/outside.h"
+#include "slab/secure.h"
 #include "os/os.h"
 
 #include <string.h>
@@ -30,16 +31,18 @@ static void heap_add(struct hak_heap *heap, void *context) {
     census->heap_count++;
     census->dead_heap_count += hak_load_relaxed(&heap->state) == HAK_HEAP_DEAD;
     hak_counters_add(&census->counters, &heap->counters);
+    bool is_secure = hak_secure_is_on(); /* then each block says itself whether it is live */
     for (unsigned index = 1; index < hak_shelf_end(heap); index++) {
         unsigned c = hak_class_plain(index); /* a pool counts as its class */
         uint64_t in_bin = hak_word_count(__atomic_load_n(&hak_bin_of(heap, index)->word, __ATOMIC_RELAXED));
         census->handed[c] += __atomic_load_n(&hak_shelf_of(heap, index)->handed, __ATOMIC_RELAXED) - in_bin;
-        census->live[c] -= in_bin;
+        census->live[c] -= is_secure ? 0 : in_bin;
         if (!hak_class_is_middle(index)) continue;
         const struct hak_middle *middle = hak_middle_of(heap, c);
         census->handed[c] += __atomic_load_n(&middle->handed, __ATOMIC_RELAXED);
         census->live[c] -= hak_middle_count(middle);
     }
+    if (HAK_UNLIKELY(is_secure)) return;
     hak_letters_count(heap, census->live);
     for (unsigned i = 0; i < HAK_BATCHES; i++) {
         const struct hak_batch *batch = &heap->batch[i];
@@ -79,7 +82,11 @@ void hak_census_take(struct hak_census *census) {
             const hak_atomic_u64 *remote = hak_slab_remote(slab);
             unsigned c = hak_class_plain(slab->class_index);
             census->slabs[c]++;
-            for (unsigned i = 0; i < class->word_count; i++) census->live[c] += hak_word_count(~word_free(row, remote, i) & hak_class_valid(class, i));
+            for (unsigned i = 0; i < class->word_count; i++) {
+                uint64_t live = ~word_free(row, remote, i) & hak_class_valid(class, i);
+                if (HAK_UNLIKELY(hak_secure_is_on())) live = hak_secure_held(row->start, row->block_bytes, i, live);
+                census->live[c] += hak_word_count(live);
+            }
             hak_slab_unclaim(slab);
         }
     }
@@ -168,7 +175,10 @@ static void held_fill(struct held *held, size_t granule, struct hak_slab *slab, 
     held_drop_own(held, hak_load_acquire(&slab->owner), slab->class_index);
     held->with_letters = apart->with_letters;
     if (apart_has(apart, slab)) hak_heap_each(held_drop_apart, held);
-    for (unsigned i = 0; i < held->class->word_count; i++) held->live[i] &= ~word_free(row, remote, i);
+    for (unsigned i = 0; i < held->class->word_count; i++) {
+        held->live[i] &= ~word_free(row, remote, i);
+        if (HAK_UNLIKELY(hak_secure_is_on())) held->live[i] = hak_secure_held(held->start, held->class->block_bytes, i, held->live[i]);
+    }
 }
 
 static bool held_read(struct held *held, size_t granule, const struct hak_apart *apart) {
@@ -194,6 +204,12 @@ void hak_held_by_program(struct hak_slab *slab, const struct hak_apart *apart, u
 
 static bool is_wanted(const struct hak_walk *walk, const struct hak_family *family) { return !walk->family || walk->family == family; }
 
+static int small_show(const struct hak_walk *walk, char *block, size_t bytes) {
+    size_t asked;
+    if (HAK_UNLIKELY(hak_secure_is_on()) && hak_secure_look(block, bytes, &asked) == HAK_SECURE_LIVE) bytes = asked;
+    return hak_walk_show(walk, block, bytes, false, false);
+}
+
 static int slab_walk(const struct hak_walk *walk, size_t granule, const struct hak_apart *apart) {
     struct held held;
     int result = 0;
@@ -202,7 +218,7 @@ static int slab_walk(const struct hak_walk *walk, size_t granule, const struct h
     size_t bytes = held.class->block_bytes;
     for (unsigned i = 0; i < held.class->word_count; i++)
         for (uint64_t live = held.live[i]; live && !result; live &= live - 1)
-            result = hak_walk_show(walk, held.start + (i * 64 + hak_word_first(live)) * bytes, bytes, false, false);
+            result = small_show(walk, held.start + (i * 64 + hak_word_first(live)) * bytes, bytes);
     return result;
 }
 

@@ -10,6 +10,7 @@
 #include "heap/family.h"
 
 #include "heap/kept.h"
+#include "heap/secure.h"
 #include "heap/walk.h"
 #include "memory/purge.h"
 #include "os/os.h"
@@ -310,6 +311,11 @@ static void family_end(struct hak_heap *heap, void *family) {
     hak_heap_dead_unclaim(heap);
 }
 
+/* Under the secure level free memory of slabs reads as zeros. */
+static HAK_COLD void blocks_wipe(const struct hak_row *row, unsigned index, uint64_t live) {
+    for (; live; live &= live - 1) memset(row->start + (index * 64 + hak_word_first(live)) * (size_t)row->block_bytes, 0, row->block_bytes);
+}
+
 static void slab_clear(struct hak_heap *heap, struct hak_slab *slab, const struct hak_apart *apart) {
     uint64_t live[HAK_SLAB_WORDS_MAX];
     struct hak_row *row = hak_slab_row(slab);
@@ -319,6 +325,7 @@ static void slab_clear(struct hak_heap *heap, struct hak_slab *slab, const struc
     hak_held_by_program(slab, apart, live);
     for (unsigned i = 0; i < hak_slab_class(slab)->word_count; i++) {
         if (!live[i]) continue;
+        if (HAK_UNLIKELY(hak_secure_is_on())) blocks_wipe(row, i, live[i]);
         HAK_ASSERT(!(hak_load_relaxed(&row->word[i]) & live[i]));
         hak_store_release(&row->word[i], hak_load_relaxed(&row->word[i]) | live[i]);
         count += hak_word_count(live[i]);
@@ -341,6 +348,10 @@ static void slab_pass(struct hak_heap *from, struct hak_slab *slab, struct hak_h
     hak_slab_give_claimed(slab, to);
     hak_slab_unclaim(slab);
     hak_add(&from->slab_count, -1);
+    if (HAK_UNLIKELY(hak_load_relaxed(&to->is_instance))) { /* of the secure level's family */
+        hak_add(&to->slab_count, 1);
+        hak_family_note(hak_load_relaxed(&to->family), hak_slab_class(slab)->granules);
+    }
     if (is_partial) hak_list_push(to, slab);
 }
 
@@ -352,7 +363,8 @@ static void large_change(const struct change *change, struct hak_granule *record
     }
     if (!hak_large_end(record)) return;
     hak_family_large_ended(record);
-    hak_large_finish(NULL, record);
+    if (HAK_UNLIKELY(hak_secure_is_on())) hak_secure_large_ended(record);
+    else hak_large_finish(NULL, record);
 }
 
 static void chunk_change(const struct change *change, size_t number) {

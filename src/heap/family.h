@@ -86,7 +86,7 @@ void hak_family_collect(struct hak_family *family, struct hak_heap *heap);
 void hak_family_clear(struct hak_family *family);
 /* And there is no such family any more. */
 void hak_family_destroy(struct hak_family *family);
-/* There is no such family any more; its blocks are those of `heap`, the calling thread's own. */
+/* There is no such family any more; its blocks are those of `heap`, the calling thread's own, or its instance of the secure level's family. */
 void hak_family_delete(struct hak_family *family, struct hak_heap *heap);
 
 /* In a forked child: what vanished threads were about to take is not taken. */

@@ -22,7 +22,9 @@
 
 /* What the surviving thread has of families is as whole as its own heap. */
 static void instance_follows(struct hak_heap *heap, void *home) {
-    if (hak_load_relaxed(&heap->home) == home) hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch));
+    if (hak_load_relaxed(&heap->home) != home) return;
+    heap->mail_rest = NULL;
+    hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch));
 }
 
 static HAK_COLD void instances_follow(struct hak_heap *home) { hak_heap_each(instance_follows, home); }

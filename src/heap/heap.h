@@ -177,6 +177,8 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     _Atomic(struct hak_heap *) home;       /* of an instance that a thread has: that thread's own heap */
     hak_atomic_u32 slab_count;             /* of an instance: so many slabs are its own */
     hak_atomic_u32 has_instances;          /* of a thread's own heap: there may be some whose home it is */
+    _Atomic(struct hak_quarantine *) quarantine; /* heap/secure.c's; NULL: nothing was freed under the secure level */
+    uint64_t random;                       /* heap/secure.c's */
     uint32_t is_refused;                   /* of an instance: 1: the last slab that it wanted would have exceeded the family's limit */
     HAK_ALIGNED(HAK_LINE) struct hak_letter letter[HAK_LETTER_LINES];
 };
@@ -278,6 +280,8 @@ extern bool (*hak_heap_on_birth)(struct hak_heap *heap);
  * hak_heap_on_shortage gives, which front/malloc.c sets. */
 extern void *(*hak_heap_on_shortage)(size_t bytes, struct hak_heap *heap, unsigned class_index);
 void *hak_visit(size_t bytes, struct hak_heap *heap, unsigned class_index);
+/* A thread's own heap has no slab of the class, and is not to have any: front/secure.c sets it, under the secure level; else NULL. */
+extern void *(*hak_heap_apart)(size_t bytes, struct hak_heap *heap);
 /* The same for any class or pool, split or not. */
 void *hak_visit_any(size_t bytes, struct hak_heap *heap, unsigned shelf_index);
 /* Learn's: the class or pool has turned to another slab, new or partly free, and its first block is `block`, for who

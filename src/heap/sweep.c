@@ -13,6 +13,7 @@
 #include "heap/borrow.h"
 #include "heap/kept.h"
 #include "heap/letters.h"
+#include "heap/secure.h"
 
 #include "heap/hooks.h"
 #include "memory/limit.h"
@@ -209,6 +210,7 @@ HAK_COLD void hak_sweep_given(void) {
 }
 
 void hak_heap_empty(struct hak_heap *heap) {
+    hak_secure_empty(heap);
     hak_middle_flush(heap);
     hak_kept_flush(heap);
     for (unsigned c = 1; c < hak_shelf_end(heap); c++) hak_bin_put_back(heap, c);
@@ -234,6 +236,7 @@ HAK_COLD size_t hak_heap_collect(struct hak_heap *heap) {
         if (heap->is_survivor) hak_fork_rebuild(heap);
     }
     hak_heap_each(collect_dead, NULL);
+    if (HAK_UNLIKELY(hak_secure_is_on())) hak_secure_large_empty();
     hak_sweep_all(true);
     return hak_load_relaxed(&hak_purge.returned_bytes) - before;
 }

@@ -25,6 +25,7 @@
 #include "rules/options.h"
 
 void *(*hak_heap_on_shortage)(size_t bytes, struct hak_heap *heap, unsigned class_index);
+void *(*hak_heap_apart)(size_t bytes, struct hak_heap *heap);
 hak_heap_slab_function *hak_heap_on_slab;
 HAK_ALIGNED(HAK_LINE) struct hak_hooks hak_hooks;
 char hak_watched_mark[HAK_LINE] HAK_ALIGNED(HAK_LINE);
@@ -509,6 +510,8 @@ static HAK_NOINLINE void *visit_sparse(size_t bytes, struct hak_heap *heap, stru
 
 /* No slab is in use: the class is rare, or has filled its slabs. What a coarser class has at hand is no visit to the clock. */
 static HAK_NOINLINE void *visit_without(size_t bytes, struct hak_heap *heap, size_t index) {
+    void *(*apart)(size_t, struct hak_heap *) = __atomic_load_n(&hak_heap_apart, __ATOMIC_RELAXED);
+    if (HAK_UNLIKELY(apart != NULL) && !hak_load_relaxed(&heap->is_instance)) return apart(bytes, heap);
     if (index > HAK_SMALL_CLASS_MAX) return visit_further(bytes, heap, index);
     struct hak_shelf *shelf = &heap->shelf[index];
     unsigned coarse = hak_classes[index].coarse;

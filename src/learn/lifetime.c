@@ -496,7 +496,7 @@ static bool policy_give(void (*put)(struct hak_policy_site *site, void *context)
 
 void hak_learn_lifetime_start(void) {
     static const struct hak_policy_room room = { policy_take, policy_give };
-    if (HAK_OPT(disable_lifetimes) || HAK_OPT(minimal)) return;
+    if (HAK_OPT(disable_lifetimes) || HAK_OPT(minimal) || HAK_OPT(secure)) return; /* the last: its slabs are of another kind */
     hak_policy_room_set(HAK_POLICY_POOL, &room);
     __atomic_store_n(&hak_slab_on_death, on_death, __ATOMIC_RELAXED);
     __atomic_store_n(&hak_slab_on_look, on_look, __ATOMIC_RELAXED);

@@ -205,6 +205,13 @@ void hak_large_sampled(struct hak_granule *record) {
     __atomic_store_n(&record->reciprocal, (hak_large_facts(record) & ~HAK_LARGE_NOTED) | SAMPLED, __ATOMIC_RELAXED);
 }
 
+HAK_COLD void hak_large_sample_ended(struct hak_granule *record) {
+    uint64_t facts = hak_large_facts(record);
+    if (HAK_LIKELY(!(facts & SAMPLED))) return;
+    hak_large_on_end(record->start);
+    __atomic_store_n(&record->reciprocal, facts & ~SAMPLED, __ATOMIC_RELAXED);
+}
+
 void hak_large_finish(struct hak_rush *rush, struct hak_granule *record) {
     if (HAK_UNLIKELY(hak_large_facts(record) & SAMPLED)) hak_large_on_end(record->start);
     size_t granule = hak_granule_of(record->start), count = hak_large_granules(record);
@@ -218,6 +225,17 @@ void hak_large_finish(struct hak_rush *rush, struct hak_granule *record) {
     if (hak_big_comes_back(site) && hak_purge_keep()) return;
     if (count >= RETURN_GRANULES_MIN && hak_big_never_comes_back(site)) hak_purge_span(granule, count);
     hak_purge_enforce();
+}
+
+HAK_COLD void hak_large_finish_returned(struct hak_granule *record) {
+    size_t granule = hak_granule_of(record->start), count = hak_large_granules(record);
+    hak_rush_note_live(NULL, -1, -counted(count));
+    if (hak_large_facts(record) & MOVED) {
+        span_end(NULL, granule, count, true, 0);
+        hak_add(&moved_count, -1);
+    } else {
+        hak_span_give(granule, count, HAK_SPAN_CLEAN);
+    }
 }
 
 bool hak_large_resize(struct hak_granule *record, size_t bytes) {

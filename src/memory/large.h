@@ -67,9 +67,11 @@ void hak_large_clear(struct hak_granule *record, size_t bytes);
 bool hak_large_give(struct hak_granule *record);
 bool hak_large_end(struct hak_granule *record);
 void hak_large_finish(struct hak_rush *rush, struct hak_granule *record);
+void hak_large_finish_returned(struct hak_granule *record); /* the same: all its pages went back, and it reads as zeros */
 
 /* A sampled block: it is not kept, and its end is told, while its granules are still its own. NULL: nobody samples. */
 void hak_large_sampled(struct hak_granule *record);
+void hak_large_sample_ended(struct hak_granule *record); /* now, for finish may be long after */
 extern void (*hak_large_on_end)(void *block);
 
 /* A block just taken becomes the own of the heap of this name, whose thread then ends it without a CAS. */

@@ -238,9 +238,8 @@ static HAK_COLD HAK_NOINLINE bool pieces_may_be_had(size_t granule, size_t count
     return ready_after(result) != HAK_READY_REFUSED;
 }
 
-HAK_COLD enum hak_ready hak_region_map_pieces(size_t granule, size_t count) {
+HAK_COLD enum hak_ready hak_region_map_pieces_limited(size_t granule, size_t count) {
     enum hak_ready all = HAK_READY;
-    if (HAK_LIKELY(!hak_region.is_limited)) return HAK_READY;
     if (HAK_UNLIKELY(count > PROBED_MORE_THAN * HAK_CHUNK_GRANULES) && !pieces_may_be_had(granule, count)) return HAK_READY_REFUSED;
     for (size_t end = granule + count; granule < end;) {
         size_t number = granule / HAK_CHUNK_GRANULES, stop = (number + 1) * HAK_CHUNK_GRANULES;

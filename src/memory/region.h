@@ -99,7 +99,10 @@ bool hak_region_is_foreign(size_t chunk);
 
 /* Maps the data of granules that the caller has taken, where data comes by pieces. HAK_READY_ELSEWHERE: some pieces are foreign, and
  * their granules are never given back. */
-enum hak_ready hak_region_map_pieces(size_t granule, size_t count);
+enum hak_ready hak_region_map_pieces_limited(size_t granule, size_t count);
+HAK_INLINE enum hak_ready hak_region_map_pieces(size_t granule, size_t count) {
+    return HAK_LIKELY(!hak_region.is_limited) ? HAK_READY : hak_region_map_pieces_limited(granule, count);
+}
 bool hak_region_piece_is_foreign(size_t granule);
 
 #endif

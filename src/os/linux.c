@@ -292,6 +292,19 @@ size_t hak_os_page_bytes(void) {
     return bytes ? bytes : 4096;
 }
 
+/* Without waiting: early in a boot there may be none yet. AT_RANDOM's sixteen bytes libc has for its own guards, and who reads the stack has them. */
+HAK_COLD void hak_os_random(void *bytes, size_t count) {
+    enum { GRND_NONBLOCK_ = 1 };
+    long given = HAK_SYS3(SYS_getrandom, bytes, count, GRND_NONBLOCK_);
+    if (given == (long)count) return;
+    const unsigned char *start = (const unsigned char *)getauxval(AT_RANDOM);
+    uint64_t mixed = hak_os_clock_ns() ^ (uintptr_t)&mixed ^ (uint64_t)hak_os_pid() << 32;
+    for (size_t i = 0; i < count; i++) {
+        mixed = (mixed ^ hak_os_ticks() ^ (start ? start[i % 16] : 0)) * UINT64_C(0x9e3779b97f4a7c15);
+        ((unsigned char *)bytes)[i] = (unsigned char)(mixed >> 56);
+    }
+}
+
 bool hak_os_secure(void) { return getauxval(AT_SECURE) != 0; }
 unsigned hak_os_pid(void) { return (unsigned)HAK_SYS1(SYS_getpid, 0); }
 unsigned hak_os_tid(void) { return (unsigned)HAK_SYS1(SYS_gettid, 0); }

@@ -94,6 +94,7 @@ struct hak_os_usage {
     uint64_t cpu_us, fault_count; /* of all threads: user and system time; page faults served without reading */
 };
 struct hak_os_usage hak_os_usage(void);
+void hak_os_random(void *bytes, size_t count); /* that nobody can foretell: the kernel's; at worst what it gave the process at its start */
 bool hak_os_secure(void);             /* AT_SECURE: the environment is not to be trusted */
 unsigned hak_os_pid(void);
 unsigned hak_os_tid(void);

@@ -4,6 +4,7 @@
 #include "memory/huge.h"
 #include "memory/purge.h"
 #include "slab/lines.h"
+#include "slab/secure.h"
 
 #include <string.h>
 
@@ -60,6 +61,23 @@ static uint64_t pages_absent_take(size_t granule, const struct hak_class *class)
     return pages;
 }
 
+/* Of a slab's span, with the granules behind it that nobody may touch. */
+static size_t span_granules(const struct hak_class *class) { return class->granules + hak_secure_guard_granules(); }
+
+/* Under the secure level free memory of slabs reads as zeros, but what one is cut from may hold what others left. What lies behind it is closed; where
+ * the kernel refuses, it has but as many mappings as there may be, it can be touched as ever. */
+static HAK_COLD void secure_cut(const struct hak_slab *slab, const struct hak_class *class) {
+    size_t guards = hak_secure_guard_granules();
+    if (guards != 0) hak_secure_close(hak_slab_start(slab) + ((size_t)class->granules << HAK_GRANULE_SHIFT), guards << HAK_GRANULE_SHIFT);
+    hak_free_note_plain(0, -(int64_t)guards); /* nobody holds anything there: to the bound and to limits it is not used */
+    unsigned shift = slab->page_shift;
+    for (uint64_t left = hak_slab_pages(class) & ~slab->returned; left;) {
+        unsigned first = hak_word_first(left), count = ~(left >> first) ? hak_word_first(~(left >> first)) : 64;
+        memset(hak_slab_start(slab) + ((size_t)first << shift), 0, (size_t)count << shift);
+        left &= ~hak_word_mask(first, count);
+    }
+}
+
 /* Claims the header at `granule` and makes it a slab, unless mail for an earlier life of it is still under way. */
 static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_index) {
     size_t number = granule / HAK_CHUNK_GRANULES;
@@ -89,6 +107,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->cold = 0;
     slab->frontier = 0;
     hak_store_relaxed(&slab->noted, 0);
+    if (HAK_UNLIKELY(hak_secure_is_on())) secure_cut(slab, class);
     hak_store_relaxed(&slab->settled, 0);
     struct hak_row *row = hak_slab_row(slab);
     row->start = hak_slab_start(slab);
@@ -123,7 +142,7 @@ static void ended_note(unsigned class_index, size_t granule) {
 }
 
 struct hak_slab *hak_slab_cut_at(struct hak_heap *heap, unsigned class_index, size_t granule) {
-    size_t count = hak_classes[class_index].granules;
+    size_t count = span_granules(&hak_classes[class_index]);
     if (!hak_span_take_again(granule, count)) return NULL;
     if (slab_make(granule, heap, class_index)) return hak_slab_at(granule);
     hak_span_give(granule, count, HAK_SPAN_AS_IT_WAS);
@@ -143,7 +162,7 @@ struct hak_slab *hak_slab_cut_again(struct hak_heap *heap, unsigned class_index)
 
 struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index, bool is_few) {
     enum { TRIES = 64 }; /* in a forked child many in a row may have mail under way, from and to threads that vanished */
-    size_t count = hak_classes[class_index].granules;
+    size_t count = span_granules(&hak_classes[class_index]);
     size_t refused[TRIES];
     unsigned tries = 0;
     struct hak_slab *slab = NULL;
@@ -190,6 +209,21 @@ static void span_give(size_t granule, const struct hak_class *class, uint64_t ab
     }
 }
 
+/* All its blocks are free: was one written to since? What went back reads as zeros. What lies behind it is anybody's again; where the kernel would
+ * not open it, nobody's. */
+static HAK_COLD void secure_end(const struct hak_slab *slab, const struct hak_class *class) {
+    size_t bytes = class->block_bytes, guards = hak_secure_guard_granules(), behind = hak_slab_granule(slab) + class->granules;
+    for (size_t i = 0; i < class->capacity; i++) {
+        size_t start = i * bytes, last = (start + bytes - 1) >> slab->page_shift, first = start >> slab->page_shift;
+        if (slab->returned & hak_word_mask((unsigned)first, (unsigned)(last - first + 1))) continue;
+        size_t byte = hak_secure_written(hak_slab_start(slab) + start, bytes);
+        if (HAK_UNLIKELY(byte != SIZE_MAX)) hak_secure_misuse("free", hak_slab_start(slab) + start, bytes, byte, true);
+    }
+    hak_free_note_plain(0, (int64_t)guards);
+    if (guards == 0 || !hak_secure_open(hak_granule_address(behind), guards << HAK_GRANULE_SHIFT)) return;
+    hak_span_give(behind, guards, HAK_SPAN_AS_IT_WAS);
+}
+
 void hak_slab_release_claimed(struct hak_slab *slab, int64_t *sum) {
     const struct hak_class *class = hak_slab_class(slab);
     size_t granule = hak_slab_granule(slab), number = granule / HAK_CHUNK_GRANULES;
@@ -199,6 +233,7 @@ void hak_slab_release_claimed(struct hak_slab *slab, int64_t *sum) {
         if (HAK_UNLIKELY(twice))
             hak_slab_misuse("free", hak_slab_start(slab) + (i * 64 + hak_word_first(twice)) * (size_t)class->block_bytes);
     }
+    if (HAK_UNLIKELY(hak_secure_is_on())) secure_end(slab, class);
     hak_and(&hak_chunk_at(number)->slabs, ~(UINT64_C(1) << granule % HAK_CHUNK_GRANULES));
     for (unsigned i = 0; i < class->granules; i++) hak_store_release(&hak_granule_at(granule + i)->owner, NULL);
 #ifdef HAK_DEBUG

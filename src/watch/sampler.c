@@ -22,6 +22,7 @@
  */
 #include "watch/sampler.h"
 
+#include "heap/secure.h"
 #include "heap/hooks.h"
 #include "memory/large.h"
 #include "memory/outside.h"
@@ -123,6 +124,8 @@ struct hak_watch *hak_watch_of(struct hak_heap *heap) {
     struct hak_watch *watch = heap->watch;
     if (HAK_LIKELY(watch != NULL)) return watch;
     if (hak_heap_is_none(heap)) return NULL;
+    struct hak_heap *home = hak_load_relaxed(&heap->home);
+    if (HAK_UNLIKELY(home != NULL)) return heap->watch = hak_watch_of(home); /* under the secure level: its thread's */
     watch = hak_os_map(hak_round_up(sizeof *watch, hak_os_page_bytes()));
     if (!watch) return NULL;
     watch->random = (uintptr_t)watch ^ hak_os_ticks() ^ hak_os_clock_ns() << 20 ^ (uint64_t)hak_os_tid() << 40;
@@ -142,7 +145,8 @@ static uint64_t draw(struct hak_watch *watch, unsigned class_index, uint64_t rat
 /* Another rate: what is pending is drawn again when it is met. */
 static void follow(struct hak_heap *heap) {
     uint32_t generation = hak_load_acquire(&hak_hooks.generation);
-    if (HAK_UNLIKELY(hak_load_relaxed(&heap->is_instance))) { /* not sampled: the block would lie in no slab of its family's */
+    bool is_programs = hak_load_relaxed(&heap->is_instance) && hak_load_relaxed(&heap->family) != hak_load_relaxed(&hak_secure_family);
+    if (HAK_UNLIKELY(is_programs)) { /* not sampled: the block would lie in no slab of its family's */
         heap->follows = generation;
         return;
     }
@@ -171,9 +175,9 @@ static bool guard_due(struct hak_watch *watch, size_t bytes, uint64_t rate) {
 }
 
 /* Who asked for an alignment asked for a multiple of it (front/aligned.c). */
-static void *guard_take(struct hak_heap *heap, struct hak_watch *watch, size_t bytes, struct hak_stack_here here,
+static void *guard_take(struct hak_heap *heap, struct hak_watch *watch, size_t bytes, size_t multiple, struct hak_stack_here here,
                         hak_atomic_u32 **number) {
-    return hak_guard_take(heap, bytes, bytes & -bytes, here, &watch->bounds, &watch->random, number);
+    return hak_guard_take(heap, bytes, multiple & -multiple, here, &watch->bounds, &watch->random, number);
 }
 
 /* The sample's block; NULL: the ordinary one, `place`, serves. */
@@ -183,10 +187,10 @@ static HAK_NOINLINE void *sample_small(size_t bytes, struct hak_heap *heap, unsi
     struct hak_watch *watch = heap->watch;
     hak_atomic_u32 *number;
     uint64_t rate = hak_sample_rate(), begin_ns = hak_os_clock_ns();
-    size_t usable = hak_classes[class_index].block_bytes, requested = bytes < usable ? bytes : usable;
+    size_t usable = hak_classes[class_index].block_bytes, taken = bytes < usable ? bytes : usable, requested = taken - hak_secure_word_bytes();
     busy_begin(watch, begin_ns);
     thread_look(watch);
-    void *guarded = rate && guard_due(watch, usable, rate) ? guard_take(heap, watch, requested, here, &number) : NULL;
+    void *guarded = rate && guard_due(watch, usable, rate) ? guard_take(heap, watch, requested, taken, here, &number) : NULL;
     bool is_noted = hak_load_relaxed(&rows_wanted);
     void *block = guarded || !rate || !is_noted ? guarded : hak_tray_take(hak_class_plain(class_index), &number);
     if (block && is_noted) {

@@ -3,6 +3,7 @@
  * Owns:   nothing.
  * Source: glibc's tst-posix_memalign, tst-memalign, tst-valloc, tst-pvalloc, tst-realloc; posix_memalign(3);
  *         aligned_alloc's check of the alignment is glibc 2.38's (ISO C17 wants it).
+ * ctest: secure
  */
 #include "expect.h"
 

@@ -4,7 +4,7 @@
  * Method: blocks are filled whole with 0xa5, freed (so that the next allocation meets dirty memory), and
  *         asked for again by calloc, at the same size and at others.
  *
- * ctest: timeout=300
+ * ctest: timeout=300 secure
  */
 #include "expect.h"
 

@@ -3,6 +3,7 @@
  * Owns:   nothing.
  * Method: every block is filled whole (all usable bytes) with a pattern of its own while all others of the
  *         round live; a byte that two blocks share fails one of the two checks.
+ * ctest: secure
  */
 #include "expect.h"
 

@@ -2,6 +2,7 @@
  *
  * Owns:    objects whose destructors run before, between and after the library's own thread-end work.
  * Threads: one object per thread; the checks are made by the process's exit status, in a child.
+ * ctest: secure
  */
 #include "expect.h"
 

@@ -2,6 +2,7 @@
  *
  * Owns:   nothing.
  * Source: POSIX 2024 on free; glibc's tst-free-errno. Large blocks matter: their free may enter the kernel.
+ * ctest: secure
  */
 #include "expect.h"
 

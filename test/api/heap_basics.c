@@ -1,4 +1,7 @@
-/* heap_basics.c - heaps of hakmem.h: whose a block is, what clear, destroy and delete leave, and what the statistics say. */
+/* heap_basics.c - heaps of hakmem.h: whose a block is, what clear, destroy and delete leave, and what the statistics say.
+ *
+ * ctest: secure
+ */
 #include "expect.h"
 
 #include <hakmem/hakmem.h>

@@ -1,6 +1,7 @@
 /* heap_fork.c - heaps in a forked child, whose other threads are gone, each of which had its part.
  *
  * Threads: two hold still while the first one forks; and two that never do.
+ * ctest: secure
  */
 #include "expect.h"
 

@@ -1,4 +1,7 @@
-/* heap_resource.cc - memory_resource.hpp: heaps as objects, containers over them, limits as exceptions, and what moves along. */
+/* heap_resource.cc - memory_resource.hpp: heaps as objects, containers over them, limits as exceptions, and what moves along.
+ *
+ * ctest: secure
+ */
 #include <hakmem/memory_resource.hpp>
 
 #include <map>

@@ -1,6 +1,7 @@
 /* heap_threads.c - a heap and its blocks, used, freed and ended by any thread.
  *
  * Threads: take turns by barriers, so that what each finds is certain.
+ * ctest: secure
  */
 #include "expect.h"
 

@@ -3,7 +3,7 @@
  * Owns:   a child under mlockall; locked pages cannot be given back (MADV_DONTNEED fails), and a reservation
  *         must not be made resident by the lock.
  *
- * ctest: native
+ * ctest: native secure
  */
 #include "expect.h"
 

@@ -1,4 +1,7 @@
-/* memory_resource.cc - memory_resource.hpp: containers, sites, alignment, shortage, and what is stated wrongly. */
+/* memory_resource.cc - memory_resource.hpp: containers, sites, alignment, shortage, and what is stated wrongly.
+ *
+ * ctest: secure
+ */
 #include <hakmem/memory_resource.hpp>
 
 #include <map>

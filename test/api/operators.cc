@@ -2,6 +2,7 @@
  *
  * Owns:   the new_handler while a test runs.
  * Source: C++17 [new.delete]; sized and aligned forms must lead to the same allocator as malloc.
+ * ctest: secure
  */
 #include "expect.h"
 

@@ -2,6 +2,7 @@
  *
  * Owns:    one ring of pointers per pair.
  * Threads: one producer and one consumer per ring; they meet in the ring's two counters.
+ * ctest: secure
  */
 #include "expect.h"
 

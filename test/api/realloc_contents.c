@@ -3,6 +3,7 @@
  * Owns:   nothing.
  * Method: a block is stamped (whole to 16 KiB; head, tail and every page above), resized, and what both
  *         sizes hold is checked; neighbours of the same kind live on both sides and are checked as well.
+ * ctest: secure
  */
 #include "expect.h"
 

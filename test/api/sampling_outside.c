@@ -3,7 +3,7 @@
  * Owns:   itself, started again with HAKMEM_REGION_GB=1, so that most of 48 blocks of 64 MiB lie outside the window, and a
  *         rate at which each of them is a sample.
  *
- * ctest: native
+ * ctest: native secure
  */
 #include "expect.h"
 

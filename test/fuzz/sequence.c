@@ -5,6 +5,7 @@
  *            zero; usable size is at least what was asked and does not change.
  * Usage:     fuzz_sequence [SEED [ITERATIONS]]; without arguments a few seconds of new seeds
  *            (HAK_STRESS_SECONDS: that many). A failure prints the seed and the step.
+ * ctest: secure
  */
 #include "../api/expect.h"
 

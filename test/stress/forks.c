@@ -4,7 +4,7 @@
  * Threads: four workers; the main thread forks. A child holds what the workers had not in hand at that
  *          moment; it verifies and frees all of it, allocates, starts threads, and ends. Deadline: 30 s.
  *
- * ctest: native
+ * ctest: native secure
  */
 #include "stress.h"
 

@@ -3,6 +3,7 @@
  * Owns:    a table of slots, as strangers.c; a bound on living threads.
  * Threads: each lives for a random number of operations and starts its successor before it ends; so heaps
  *          die, are adopted and freed to all the time. Some threads only free, some only allocate.
+ * ctest: secure
  */
 #include "stress.h"
 

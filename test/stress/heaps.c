@@ -3,6 +3,7 @@
  *
  * Owns:    a table of slots, exchanged atomically; each block's stamp names its heap.
  * Threads: six; the first decides.
+ * ctest: secure
  */
 #include "stress.h"
 

@@ -3,6 +3,7 @@
  * Owns:    a small table of slots, as strangers.c.
  * Threads: all do the same. Every page of a block carries its number and owner, so that a page moved
  *          wrongly, given back too early or shared is found; calloc's pages are checked for zero.
+ * ctest: secure
  */
 #include "stress.h"
 

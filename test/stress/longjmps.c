@@ -5,7 +5,7 @@
  *
  * Owns:      SIGTRAP.
  *
- * ctest: native timeout=600
+ * ctest: native timeout=600 secure
  */
 #include "stress.h"
 

@@ -3,6 +3,7 @@
  * Owns:    each worker's own blocks; a lowered purge delay.
  * Threads: three workers rise to a peak, keep one block in fifty, fall, and rise again; one collects without
  *          pause (claims slabs of the others); every kept block is verified after every fall.
+ * ctest: secure
  */
 #include "stress.h"
 

@@ -11,7 +11,7 @@ import sys
 
 OPTIONS = ["HAKMEM_BACKGROUND=1", "HAKMEM_REGION_GB=4", "HAKMEM_REGION_GB=16384", "HAKMEM_CRASH_REPORT=1",
            "HAKMEM_REPORT=/dev/null", "HAKMEM_PURGE_DELAY_MS=0", "HAKMEM_WORD_BYTES=1024", "HAKMEM_FREE_MAX_MB=0",
-           "HAKMEM_LIMIT_SOFT_MB=1"]
+           "HAKMEM_LIMIT_SOFT_MB=1", "HAKMEM_SECURE=1"]
 PROGRAMS = ["api/fork_children", "api/thread_ends", "api/destructors", "api/info", "api/statistics", "stress/forks",
             "stress/generations", "stress/page_return", "stress/large_blocks", "fuzz/sequence"]
 SECONDS_MAX = 120

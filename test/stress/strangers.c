@@ -2,6 +2,7 @@
  *
  * Owns:    a table of slots; a slot is exchanged atomically, so that each block has one holder at a time.
  * Threads: all do the same; every free, verify and realloc meets a block that any thread has made.
+ * ctest: secure
  */
 #include "stress.h"
 

@@ -1,0 +1,229 @@
+/* secure.c - see secure.h. */
+#include "heap/secure.h"
+
+#include "base/multiply.h"
+#include "heap/hooks.h"
+#include "memory/large.h"
+#include "memory/purge.h"
+#include "os/os.h"
+
+#include <string.h>
+
+_Atomic(struct hak_family *) hak_secure_family;
+
+/* Of small blocks at most 256 KiB wait for a thread, above that 1 MiB; of large ones addresses, not memory. */
+enum { SMALL_PLACES = 256, MIDDLE_PLACES = 32, LARGE_PLACES = 32, LARGE_GRANULES_MAX = 16 << 10 };
+struct hak_quarantine {
+    _Atomic(char *) small[SMALL_PLACES], middle[MIDDLE_PLACES];
+};
+static _Atomic(struct hak_granule *) large_waits[LARGE_PLACES];
+
+HAK_COLD bool hak_secure_begin(void) {
+    if (hak_load_acquire(&hak_secure_family)) return true;
+    if (!hak_secure_is_on()) hak_secure_keys_make(); /* before the first slab; there is one thread */
+    struct hak_family *family = hak_family_new(0), *none = NULL;
+    if (!family) return false;
+    if (!hak_cas(&hak_secure_family, &none, family)) hak_store_release(&family->is_used, 0);
+    return true;
+}
+
+/* --- taking --- */
+
+const struct hak_granule *hak_secure_record(const void *block) {
+    if (!hak_region_holds(block)) return NULL;
+    const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
+    return hak_load_acquire(&((struct hak_granule *)(uintptr_t)record)->owner) != HAK_WATCHED ? record : NULL;
+}
+
+/* What a visit found goes to the others of its word, if it is one of them: it may be a sample, or a coarser class's. */
+static bool joins(struct hak_bin *bin, const char *block, size_t block_bytes) {
+    size_t offset = (size_t)(block - bin->base);
+    if (bin->word == 0 || offset >= 64 * block_bytes || offset % block_bytes != 0) return false;
+    bin->word |= UINT64_C(1) << offset / block_bytes;
+    return true;
+}
+
+/* Any block of the instance's word, each as likely as the others. */
+static char *any_of(struct hak_heap *instance, struct hak_bin *bin, size_t total, unsigned class_index) {
+    size_t block_bytes = hak_classes[class_index].block_bytes;
+    if (bin->word == 0) {
+        char *block = hak_visit_any(total, instance, class_index);
+        if (HAK_UNLIKELY(!block) || !joins(bin, block, block_bytes)) return block;
+    }
+    uint64_t bit = hak_secure_bit(bin->word, &instance->random);
+    bin->word &= ~bit;
+    return bin->base + hak_word_first(bit) * block_bytes;
+}
+
+void *hak_secure_take(struct hak_heap *instance, size_t total, size_t bytes) {
+    size_t class_index = total <= HAK_SMALL_BYTES_MAX ? hak_class_small(total) : hak_heap_middle_class(instance, total);
+    char *block = any_of(instance, &instance->bin[class_index], total, (unsigned)class_index);
+    const struct hak_granule *record = HAK_LIKELY(block != NULL) ? hak_secure_record(block) : NULL;
+    if (HAK_UNLIKELY(!record)) return block;
+    size_t block_bytes = hak_row_of(record->words)->block_bytes, byte = hak_secure_written(block, block_bytes);
+    if (HAK_UNLIKELY(byte != SIZE_MAX)) hak_secure_misuse("malloc", block, block_bytes, byte, true);
+    hak_secure_arm(block, block_bytes, bytes);
+    return block;
+}
+
+/* --- a live block --- */
+
+static __attribute__((noreturn)) HAK_COLD void misuse(const char *function, const void *block, size_t block_bytes, enum hak_secure_state state, size_t byte) {
+    if (state == HAK_SECURE_FREED) hak_slab_misuse(function, block);
+    hak_secure_misuse(function, block, block_bytes, byte, false);
+}
+
+size_t hak_secure_bytes(const char *function, const void *block, const struct hak_granule *record) {
+    size_t block_bytes = hak_row_of(record->words)->block_bytes, bytes;
+    enum hak_secure_state state = hak_secure_look(block, block_bytes, &bytes);
+    if (HAK_UNLIKELY(state != HAK_SECURE_LIVE)) misuse(function, block, block_bytes, state, bytes);
+    return bytes;
+}
+
+/* As realloc leaves any block in place: down to half of it. What it had more is behind its end from now on. */
+bool hak_secure_resize(void *block, const struct hak_granule *record, size_t bytes) {
+    size_t block_bytes = hak_row_of(record->words)->block_bytes, total = bytes + HAK_SECURE_WORD_BYTES;
+    if (total > block_bytes || total <= block_bytes / 2) return false;
+    hak_secure_arm(block, block_bytes, bytes);
+    return true;
+}
+
+/* --- freeing --- */
+
+/* To its slab: by its owner, or as a stranger. */
+static void give(struct hak_heap *self, char *block) {
+    struct hak_granule *record = hak_granule_at(hak_granule_of(block));
+    struct hak_heap *owner = hak_load_acquire(&record->owner), *heap = hak_slab_owner_heap(owner);
+    uint64_t rest, index = hak_multiply((uint64_t)(block - record->start), &record->reciprocal, &rest);
+    if (hak_heap_is_none(self) || hak_load_relaxed(&heap->home) != self) {
+        hak_stranger_free(self, owner, record, block, (unsigned)index);
+        return;
+    }
+    struct hak_row *row = hak_row_of(record->words);
+    uint64_t own = hak_load_relaxed(&row->word[index / 64]), bit = UINT64_C(1) << index % 64;
+    if (HAK_UNLIKELY(own & bit)) hak_slab_misuse("free", block);
+    hak_store_release(&row->word[index / 64], own | bit);
+    if (HAK_UNLIKELY(--row->countdown == 0)) hak_event(heap, row->slab);
+}
+
+static struct hak_quarantine *places_of(struct hak_heap *self) {
+    struct hak_quarantine *places = hak_load_acquire(&self->quarantine), *none = NULL;
+    if (HAK_LIKELY(places != NULL)) return places;
+    size_t bytes = hak_round_up(sizeof *places, hak_os_page_bytes());
+    places = hak_os_map(bytes);
+    if (!places || hak_cas(&self->quarantine, &none, places)) return places;
+    hak_os_unmap(places, bytes); /* a handler was first */
+    return none;
+}
+
+/* The place in which the next one is to wait; who was there is about to be wanted. NULL: there is none. */
+static _Atomic(char *) *place_next(struct hak_heap *self, size_t block_bytes) {
+    struct hak_quarantine *places = hak_heap_is_none(self) ? NULL : places_of(self);
+    if (HAK_UNLIKELY(!places)) return NULL;
+    uint64_t random = hak_secure_random(&self->random);
+    _Atomic(char *) *place = block_bytes <= HAK_SMALL_BYTES_MAX ? &places->small[random % SMALL_PLACES] : &places->middle[random % MIDDLE_PLACES];
+    const char *block = hak_load_relaxed(place);
+    if (HAK_LIKELY(block != NULL)) __builtin_prefetch(hak_granule_at(hak_granule_of(block)));
+    return place;
+}
+
+void hak_secure_free(struct hak_heap *self, struct hak_granule *record, char *block, uint64_t index) {
+    struct hak_row *row = hak_row_of(record->words);
+    size_t block_bytes = row->block_bytes, bytes;
+    const hak_atomic_u64 *remote = hak_slab_remote(row->slab);
+    uint64_t set = hak_load_acquire(&remote[index / 64]) | hak_load_acquire(&row->word[index / 64]);
+    if (HAK_UNLIKELY(set >> index % 64 & 1)) hak_slab_misuse("free", block); /* a block past the last is free for ever */
+    struct hak_heap *heap = hak_slab_owner_heap(hak_load_acquire(&record->owner));
+    bool may_wait = hak_load_relaxed(&heap->family) == hak_load_relaxed(&hak_secure_family);
+    _Atomic(char *) *place = HAK_LIKELY(may_wait) ? place_next(self, block_bytes) : NULL;
+    enum hak_secure_state state = hak_secure_end(block, block_bytes, &bytes);
+    if (HAK_UNLIKELY(state != HAK_SECURE_LIVE)) misuse("free", block, block_bytes, state, bytes);
+    if (HAK_LIKELY(place != NULL)) block = hak_owner_swap(place, block);
+    if (block) give(self, block);
+}
+
+/* It has waited. Was it written to? That is looked at here, where many end their wait, and else when the block is handed out again: for each
+ * block that leaves its place it was a fifth more time. */
+static void waited(const char *block, size_t block_bytes) {
+    size_t byte = hak_secure_written(block, block_bytes);
+    if (HAK_UNLIKELY(byte != SIZE_MAX)) hak_secure_misuse("free", block, block_bytes, byte, true);
+}
+
+static void places_empty(_Atomic(char *) *place, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        char *block = hak_load_relaxed(&place[i]) ? hak_owner_swap(&place[i], NULL) : NULL;
+        if (!block) continue;
+        waited(block, hak_row_of(hak_granule_at(hak_granule_of(block))->words)->block_bytes);
+        give(hak_self, block);
+    }
+}
+
+HAK_COLD void hak_secure_empty_places(struct hak_heap *heap) {
+    struct hak_quarantine *places = hak_load_acquire(&heap->quarantine);
+    places_empty(places->small, SMALL_PLACES);
+    places_empty(places->middle, MIDDLE_PLACES);
+}
+
+/* --- large blocks --- */
+
+static size_t whole_bytes(const struct hak_granule *record) { return hak_large_granules(record) << HAK_GRANULE_SHIFT; }
+static void usable_set(struct hak_granule *record, size_t bytes) {
+    hak_large_words_set(record, bytes | (uint64_t)hak_large_name(record) << HAK_LARGE_NAME_SHIFT);
+}
+
+HAK_COLD void hak_secure_large_close(struct hak_granule *record, size_t bytes) {
+    size_t usable = hak_round_up(bytes, (size_t)1 << hak_region.page_shift);
+    usable_set(record, usable);
+    hak_secure_close(record->start + usable, whole_bytes(record) - usable);
+    hak_free_note_plain(0, -(int64_t)hak_secure_guard_granules()); /* as behind a slab */
+}
+
+HAK_COLD bool hak_secure_large_open(struct hak_granule *record) {
+    size_t usable = hak_large_usable(record), whole = whole_bytes(record);
+    if (!hak_secure_open(record->start + usable, whole - usable)) return false;
+    hak_free_note_plain(0, (int64_t)hak_secure_guard_granules());
+    usable_set(record, whole);
+    return true;
+}
+
+static uint64_t large_random(void) {
+    uint64_t state = hak_os_ticks();
+    return hak_secure_random(&state);
+}
+
+/* It has waited, all of it untouchable, and reads as zeros. What the kernel would not open is nobody's any more. */
+static void large_finish(struct hak_granule *record) {
+    hak_free_note_plain(0, (int64_t)hak_secure_guard_granules());
+    if (hak_secure_open(record->start, whole_bytes(record))) hak_large_finish_returned(record);
+}
+
+static void large_waited(struct hak_granule *record) {
+    if (!record) return;
+    hak_absent_note(-(int64_t)whole_bytes(record));
+    large_finish(record);
+}
+
+HAK_COLD void hak_secure_large_ended(struct hak_granule *record) {
+    hak_large_sample_ended(record);
+    struct hak_range range = { record->start, whole_bytes(record) }; /* what is closed may hold what others left there */
+    uint64_t calls = 0;
+    bool is_returned = hak_os_return(&range, 1, &calls) == 1;
+    hak_add(&hak_purge.return_calls, calls);
+    if (!is_returned) { /* locked memory */
+        memset(record->start, 0, hak_large_usable(record));
+        hak_free_note_plain(0, (int64_t)hak_secure_guard_granules());
+        if (hak_secure_open(record->start, whole_bytes(record))) hak_large_finish(NULL, record);
+        return;
+    }
+    if (hak_region.is_limited || hak_large_granules(record) > LARGE_GRANULES_MAX || !hak_secure_close(record->start, hak_large_usable(record))) {
+        large_finish(record);
+        return;
+    }
+    hak_absent_note((int64_t)whole_bytes(record));
+    large_waited(hak_exchange(&large_waits[large_random() % LARGE_PLACES], record));
+}
+
+HAK_COLD void hak_secure_large_empty(void) {
+    for (unsigned i = 0; i < LARGE_PLACES; i++)
+        if (hak_load_relaxed(&large_waits[i])) large_waited(hak_exchange(&large_waits[i], NULL));
+}
