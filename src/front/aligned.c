@@ -18,8 +18,7 @@
 /* `total` is a multiple of the alignment, and has room for what lies behind a block. */
 static HAK_COLD void *secure_aligned(size_t total, size_t bytes, const void *address, uintptr_t stack) {
     char *block = hak_malloc_from(total - HAK_SECURE_WORD_BYTES, address, stack);
-    const struct hak_granule *record = block ? hak_secure_record(block) : NULL;
-    if (record) hak_secure_arm(block, hak_row_of(record->words)->block_bytes, bytes);
+    if (block) hak_secure_arm_as(block, bytes);
     return block;
 }
 
@@ -29,6 +28,7 @@ void *hak_front_aligned(size_t align, size_t bytes) {
         errno = ENOMEM;
         return NULL;
     }
+    if (HAK_UNLIKELY(hak_heap_is_none(hak_self))) hak_start(); /* which says whether the level is on */
     size_t rounded = hak_round_up((bytes ? bytes : 1) + hak_secure_word_bytes(), align);
     if (HAK_UNLIKELY(hak_secure_is_on()) && rounded <= HAK_SLAB_BLOCK_BYTES_MAX) return secure_aligned(rounded, bytes, HAK_FRONT_CALLER());
     if (rounded <= HAK_SLAB_BLOCK_BYTES_MAX) return hak_malloc_inline(rounded, hak_malloc_slow);
@@ -91,6 +91,9 @@ void hak_check_size(const char *function, const void *block, size_t stated) {
     bool is_outside = !found.record && !found.apart;
     if (is_outside && stated > found.bytes / 2) return; /* realloc leaves one whole down to a half */
     if (found.large || found.bytes > HAK_SLAB_BLOCK_BYTES_MAX) { /* exact to the page: realloc and hak_expand keep it so */
+        size_t page = (size_t)1 << hak_region.page_shift;
+        bool is_just_large = hak_secure_is_on() && stated <= HAK_SLAB_BLOCK_BYTES_MAX && stated > HAK_SLAB_BLOCK_BYTES_MAX - HAK_SECURE_WORD_BYTES;
+        if (is_just_large && hak_round_up(stated, page) == found.bytes) return;
         if (hak_front_good(stated) != hak_front_good(found.bytes)) hak_misuse_size(function, block, found.bytes, stated);
         return;
     }
@@ -115,7 +118,8 @@ HAK_NOINLINE void hak_free_sized_slow(void *block, size_t bytes) {
 void hak_check_aligned(const char *function, const void *block, size_t align, size_t bytes) {
     if ((uintptr_t)block & (align - 1)) hak_misuse_align(function, block, align);
     struct hak_found found = hak_find(function, block);
-    if (bytes > found.bytes && HAK_OPT(size_check)) hak_misuse_size(function, block, found.bytes, bytes);
+    bool is_less = found.exact && bytes < found.bytes && found.bytes > 1;
+    if ((bytes > found.bytes || is_less) && HAK_OPT(size_check)) hak_misuse_size(function, block, found.bytes, bytes);
 }
 
 void hak_free_aligned(void *block, size_t align, size_t bytes) {

@@ -123,7 +123,7 @@ static HAK_NOINLINE void *large_take(struct hak_family *family, struct hak_heap 
     }
     struct hak_granule *record = hak_granule_at(hak_granule_of(block));
     hak_large_family_set(record, hak_kept_name(heap));
-    hak_family_note(family, (int64_t)hak_large_granules(record) - (int64_t)count); /* one that was kept may be larger */
+    hak_family_note(family, (int64_t)hak_family_granules(record) - (int64_t)count); /* one that was kept may be larger */
     return block;
 }
 
@@ -133,7 +133,7 @@ static void *block_take_at(struct hak_family *family, struct hak_heap *home, siz
     hak_fork_check(home);
     if (HAK_UNLIKELY(home->is_survivor)) hak_fork_rebuild(home);
     *zeroed = false;
-    if (bytes + hak_secure_word_bytes() > HAK_SLAB_BLOCK_BYTES_MAX) return large_take(family, home, bytes, align, asker, zeroed);
+    if (bytes > HAK_SLAB_BLOCK_BYTES_MAX - hak_secure_word_bytes()) return large_take(family, home, bytes, align, asker, zeroed);
     struct hak_heap *heap = hak_family_find(family, home);
     return HAK_LIKELY(heap != NULL) ? small_take(heap, home, bytes, asker) : hak_shortage_end();
 }
@@ -149,6 +149,7 @@ static HAK_COLD void *block_borrowing(struct hak_family *family, size_t bytes, s
 
 /* Small: to a multiple of the alignment, of which all are aligned so (front/aligned.c). */
 static HAK_NOINLINE void *block_take(const char *function, struct hak_family *family, size_t bytes, size_t align, struct asker asker, bool *zeroed) {
+    size_t asked = bytes;
     heap_check(function, family);
     if (align > 16) {
         if (HAK_UNLIKELY(align > PTRDIFF_MAX || bytes > PTRDIFF_MAX - align)) return hak_front_too_much();
@@ -156,8 +157,11 @@ static HAK_NOINLINE void *block_take(const char *function, struct hak_family *fa
         if (rounded <= HAK_SLAB_BLOCK_BYTES_MAX || bytes <= HAK_SLAB_BLOCK_BYTES_MAX) bytes = rounded;
     }
     struct hak_heap *home = hak_heap_is_gone(hak_self) ? NULL : hak_front_heap();
-    if (HAK_LIKELY(home != NULL)) return block_take_at(family, home, bytes, align, asker, zeroed);
-    return hak_heap_is_gone(hak_self) ? block_borrowing(family, bytes, align, asker, zeroed) : hak_shortage_end();
+    void *block;
+    if (HAK_LIKELY(home != NULL)) block = block_take_at(family, home, bytes, align, asker, zeroed);
+    else block = hak_heap_is_gone(hak_self) ? block_borrowing(family, bytes, align, asker, zeroed) : hak_shortage_end();
+    if (HAK_UNLIKELY(hak_secure_is_on()) && align > 16 && block && bytes <= HAK_SLAB_BLOCK_BYTES_MAX - HAK_SECURE_WORD_BYTES) hak_secure_arm_as(block, asked);
+    return block;
 }
 
 #define ASKER() ((struct asker){ __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa() })

@@ -11,6 +11,8 @@
  */
 #include "front/front.h"
 
+#include "heap/secure.h"
+
 #include "hakmem/hakmem.h"
 
 #include <errno.h>
@@ -29,7 +31,7 @@ static size_t align_of(int flags) { return (size_t)1 << (flags & ALIGN_LG); }
 /* As the block would be. */
 static size_t bytes_good(size_t bytes, size_t align) {
     if (bytes > PTRDIFF_MAX - align || align > PTRDIFF_MAX) return 0;
-    if (align > 16 && bytes <= HAK_SLAB_BLOCK_BYTES_MAX) bytes = hak_round_up(bytes ? bytes : 1, align);
+    if (align > 16 && bytes <= HAK_SLAB_BLOCK_BYTES_MAX && !hak_secure_is_on()) bytes = hak_round_up(bytes ? bytes : 1, align);
     return hak_good_size(bytes);
 }
 
@@ -59,6 +61,8 @@ static void *aligned_again(struct hak_found found, void *block, size_t bytes, si
     if (is_aligned && found.large && align <= HAK_GRANULE_BYTES && bytes > HAK_SLAB_BLOCK_BYTES_MAX && bytes <= PTRDIFF_MAX) {
         void *resized = hak_front_resize(found.record, block, found.bytes, bytes);
         if (resized) return resized;
+    } else if (is_aligned && found.exact) {
+        if (hak_secure_resize(block, found.record, bytes)) return block;
     } else if (is_aligned && bytes > found.bytes / 2 && (bytes <= found.bytes || hak_expand(block, bytes))) {
         return block;
     }

@@ -81,7 +81,7 @@ void *hak_front_large_found(struct hak_heap *heap, size_t bytes, size_t align, c
         if (!is_short) return hak_front_too_much();
         if (!hak_shortage_ask(bytes, tries)) return hak_shortage_end();
     }
-    if (HAK_UNLIKELY(hak_secure_is_on())) hak_secure_large_close(hak_granule_at(hak_granule_of(block)), bytes);
+    if (HAK_UNLIKELY(hak_secure_is_on())) hak_secure_large_close(hak_granule_at(hak_granule_of(block)), bytes, *zeroed);
     else if (count <= HAK_KEPT_SIZES) hak_large_own(hak_granule_at(hak_granule_of(block)), hak_kept_name(heap));
     return block;
 }
@@ -132,6 +132,13 @@ void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t
     return hak_front_large_found(heap, bytes, align, address, stack, zeroed);
 }
 
+/* What the thread's own heap has for the instance. */
+static HAK_COLD void wait_no_more(struct hak_heap *home) {
+    if (!home) return;
+    hak_secure_empty(home);
+    hak_batch_flush(home);
+}
+
 void *hak_front_short(size_t bytes, struct hak_heap *heap, unsigned class_index) {
     void *block = NULL;
     if (!heap->is_short) {
@@ -144,6 +151,7 @@ void *hak_front_short(size_t bytes, struct hak_heap *heap, unsigned class_index)
             heap->from_address = address; /* what the callback allocated had its own */
             heap->from_stack = stack;
             heap->is_short = 1;
+            if (HAK_UNLIKELY(hak_secure_is_on())) wait_no_more(hak_load_relaxed(&heap->home));
             hak_heap_collect(heap);
             hak_event_relist(heap);
             block = hak_bin_of(heap, class_index)->word ? NULL : hak_visit_any(bytes, heap, class_index);

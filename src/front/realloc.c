@@ -111,8 +111,16 @@ static void *resize_large(struct hak_granule *record, void *block, size_t old_by
     return fresh;
 }
 
+/* Where there is no memory for another block this one serves, if it has room: for less than half of it, too. */
 static HAK_COLD void *resize_exact(struct hak_found found, void *block, size_t bytes, const void *address, uintptr_t stack) {
-    return hak_secure_resize(block, found.record, bytes) ? block : copy_to_new(block, found.bytes, bytes, address, stack);
+    size_t block_bytes = hak_row_of(found.record->words)->block_bytes;
+    if (hak_secure_resize(block, found.record, bytes)) return block;
+    int saved = errno;
+    void *fresh = copy_to_new(block, found.bytes, bytes, address, stack);
+    if (HAK_LIKELY(fresh && fresh != block) || bytes > block_bytes - HAK_SECURE_WORD_BYTES) return fresh;
+    errno = saved;
+    hak_secure_arm(block, block_bytes, bytes);
+    return block;
 }
 
 void *hak_front_realloc(const char *function, void *block, size_t bytes, const void *address, uintptr_t stack) {

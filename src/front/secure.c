@@ -31,10 +31,14 @@ void *hak_front_secure(struct hak_heap *home, size_t total, size_t bytes, const 
     hak_fork_check(home);
     if (HAK_UNLIKELY(home->is_survivor)) hak_fork_rebuild(home);
     if (HAK_UNLIKELY(total > HAK_SLAB_BLOCK_BYTES_MAX)) return hak_front_large(bytes, 1, address, stack, &zeroed);
-    struct hak_heap *heap = hak_family_find(hak_load_relaxed(&hak_secure_family), home);
-    if (HAK_UNLIKELY(!heap) && !(heap = instance_after_all(home, bytes))) return hak_shortage_end();
+    struct hak_heap *heap = home->of_malloc;
+    if (HAK_UNLIKELY(!hak_family_fits(heap, hak_load_relaxed(&hak_secure_family), home))) {
+        heap = hak_family_find(hak_load_relaxed(&hak_secure_family), home);
+        if (HAK_UNLIKELY(!heap) && !(heap = instance_after_all(home, bytes))) return hak_shortage_end();
+        home->of_malloc = heap;
+        heap->stack_top = home->stack_top;
+    }
     heap->watch = home->watch; /* samples are the thread's */
-    heap->stack_top = home->stack_top;
     heap->from_address = address;
     heap->from_stack = stack;
     void *block = hak_secure_take(heap, total, bytes);
@@ -57,7 +61,7 @@ HAK_COLD bool hak_front_secure_large_resize(struct hak_granule *record, size_t b
     size_t before = hak_large_usable(record);
     if (bytes > PTRDIFF_MAX || !hak_secure_large_open(record)) return false;
     bool is_resized = hak_large_resize(record, bytes + (hak_secure_guard_granules() << HAK_GRANULE_SHIFT));
-    hak_secure_large_close(record, is_resized ? bytes : before);
+    hak_secure_large_close(record, is_resized ? bytes : before, false);
     return is_resized;
 }
 
@@ -66,6 +70,6 @@ HAK_COLD void *hak_front_secure_large_move(struct hak_granule *record, size_t by
     if (!hak_secure_large_open(record)) return NULL;
     void *moved = hak_large_move(record, bytes + (hak_secure_guard_granules() << HAK_GRANULE_SHIFT));
     if (moved) record = hak_granule_at(hak_granule_of(moved));
-    hak_secure_large_close(record, moved ? bytes : before);
+    hak_secure_large_close(record, moved ? bytes : before, false);
     return moved;
 }

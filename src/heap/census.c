@@ -204,9 +204,17 @@ void hak_held_by_program(struct hak_slab *slab, const struct hak_apart *apart, u
 
 static bool is_wanted(const struct hak_walk *walk, const struct hak_family *family) { return !walk->family || walk->family == family; }
 
-static int small_show(const struct hak_walk *walk, char *block, size_t bytes) {
-    size_t asked;
-    if (HAK_UNLIKELY(hak_secure_is_on()) && hak_secure_look(block, bytes, &asked) == HAK_SECURE_LIVE) bytes = asked;
+/* Under the secure level what was asked for, of a slab that lives: as it ends its pages may be closed. */
+static HAK_COLD size_t asked_for(size_t granule, const char *block, size_t bytes) {
+    struct hak_slab *slab = slab_claim(granule);
+    if (!slab) return bytes - HAK_SECURE_WORD_BYTES;
+    size_t asked = hak_slab_class(slab)->block_bytes == bytes ? hak_secure_asked(block, bytes) : bytes - HAK_SECURE_WORD_BYTES;
+    hak_slab_unclaim(slab);
+    return asked;
+}
+
+static int small_show(const struct hak_walk *walk, size_t granule, char *block, size_t bytes) {
+    if (HAK_UNLIKELY(hak_secure_is_on())) bytes = asked_for(granule, block, bytes);
     return hak_walk_show(walk, block, bytes, false, false);
 }
 
@@ -218,7 +226,7 @@ static int slab_walk(const struct hak_walk *walk, size_t granule, const struct h
     size_t bytes = held.class->block_bytes;
     for (unsigned i = 0; i < held.class->word_count; i++)
         for (uint64_t live = held.live[i]; live && !result; live &= live - 1)
-            result = small_show(walk, held.start + (i * 64 + hak_word_first(live)) * bytes, bytes);
+            result = small_show(walk, granule, held.start + (i * 64 + hak_word_first(live)) * bytes, bytes);
     return result;
 }
 

@@ -206,7 +206,7 @@ HAK_COLD void hak_family_slab_moves(struct hak_heap *from, struct hak_heap *to) 
 
 HAK_COLD void hak_family_large_ended(struct hak_granule *record) {
     struct hak_family *family = hak_family_of_large(record);
-    if (family) hak_family_note(family, -(int64_t)hak_large_granules(record));
+    if (family) hak_family_note(family, -(int64_t)hak_family_granules(record));
     hak_large_family_clear(record);
 }
 
@@ -215,7 +215,7 @@ HAK_COLD bool hak_family_resize_begin(struct hak_family_resize *resize, const st
     resize->family = hak_family_of_large(record);
     if (!resize->family) return true;
     resize->name = hak_large_name(record);
-    resize->before = resize->reserved = hak_large_granules(record);
+    resize->before = resize->reserved = hak_family_granules(record);
     if (wanted <= resize->before) return true;
     if (!hak_family_reserve(resize->family, wanted - resize->before)) return false;
     resize->reserved = wanted;
@@ -224,7 +224,7 @@ HAK_COLD bool hak_family_resize_begin(struct hak_family_resize *resize, const st
 
 HAK_COLD void hak_family_resize_end(struct hak_family_resize *resize, struct hak_granule *record) {
     if (!resize->family) return;
-    size_t now = record ? hak_large_granules(record) : resize->before;
+    size_t now = record ? hak_family_granules(record) : resize->before;
     if (record && !(hak_large_facts(record) & HAK_LARGE_FAMILY)) hak_large_family_set(record, resize->name); /* its pages were moved */
     hak_family_note(resize->family, (int64_t)now - (int64_t)resize->reserved);
 }
@@ -439,7 +439,7 @@ HAK_COLD void hak_family_recount(void) {
         for (uint64_t used = hak_load_relaxed(&hak_chunk_at(number)->used); used; used &= used - 1) {
             const struct hak_granule *record = hak_granule_at(number * HAK_CHUNK_GRANULES + hak_word_first(used));
             struct hak_family *family = hak_load_acquire(&record->owner) == HAK_LARGE ? hak_family_of_large(record) : NULL;
-            if (family) hak_family_note(family, (int64_t)hak_large_granules(record));
+            if (family) hak_family_note(family, (int64_t)hak_family_granules(record));
         }
     }
 }

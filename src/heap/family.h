@@ -20,6 +20,7 @@
 
 #include "heap/heap.h"
 #include "memory/large.h"
+#include "slab/secure.h"
 
 enum { HAK_FAMILY_SLOT_BITS = 8, HAK_FAMILY_SLOTS = 1 << HAK_FAMILY_SLOT_BITS, HAK_FAMILY_PROBES = 8 };
 struct HAK_ALIGNED(HAK_LINE) hak_family {
@@ -65,6 +66,9 @@ void hak_family_slab_fails(struct hak_heap *heap, size_t granules);
 void hak_family_slab_ends(struct hak_heap *heap, const struct hak_slab *slab);
 void hak_family_slab_moves(struct hak_heap *from, struct hak_heap *to);
 HAK_INLINE bool hak_family_has_ended(struct hak_heap *heap) { return hak_load_relaxed(&hak_load_relaxed(&heap->family)->has_ended); }
+
+/* What counts of a large block: not what nobody may touch behind it. */
+HAK_INLINE size_t hak_family_granules(const struct hak_granule *record) { return hak_large_granules(record) - hak_secure_guard_granules(); }
 
 /* A family's large block was ended by hak_large_end(): it is nobody's. */
 void hak_family_large_ended(struct hak_granule *record);

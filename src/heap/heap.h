@@ -177,6 +177,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     _Atomic(struct hak_heap *) home;       /* of an instance that a thread has: that thread's own heap */
     hak_atomic_u32 slab_count;             /* of an instance: so many slabs are its own */
     hak_atomic_u32 has_instances;          /* of a thread's own heap: there may be some whose home it is */
+    struct hak_heap *of_malloc;            /* front/secure.c's: the instance that malloc last used; NULL: none */
     _Atomic(struct hak_quarantine *) quarantine; /* heap/secure.c's; NULL: nothing was freed under the secure level */
     uint64_t random;                       /* heap/secure.c's */
     uint32_t is_refused;                   /* of an instance: 1: the last slab that it wanted would have exceeded the family's limit */

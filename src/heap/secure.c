@@ -36,9 +36,11 @@ const struct hak_granule *hak_secure_record(const void *block) {
 }
 
 /* What a visit found goes to the others of its word, if it is one of them: it may be a sample, or a coarser class's. */
-static bool joins(struct hak_bin *bin, const char *block, size_t block_bytes) {
+static bool joins(struct hak_bin *bin, const struct hak_row *current, const char *block, size_t block_bytes) {
+    const struct hak_granule *record = hak_secure_record(block);
     size_t offset = (size_t)(block - bin->base);
-    if (bin->word == 0 || offset >= 64 * block_bytes || offset % block_bytes != 0) return false;
+    if (bin->word == 0 || !record || hak_row_of(record->words) != current) return false;
+    if (offset >= 64 * block_bytes || offset % block_bytes != 0) return false;
     bin->word |= UINT64_C(1) << offset / block_bytes;
     return true;
 }
@@ -48,7 +50,7 @@ static char *any_of(struct hak_heap *instance, struct hak_bin *bin, size_t total
     size_t block_bytes = hak_classes[class_index].block_bytes;
     if (bin->word == 0) {
         char *block = hak_visit_any(total, instance, class_index);
-        if (HAK_UNLIKELY(!block) || !joins(bin, block, block_bytes)) return block;
+        if (HAK_UNLIKELY(!block) || !joins(bin, hak_shelf_of(instance, class_index)->current, block, block_bytes)) return block;
     }
     uint64_t bit = hak_secure_bit(bin->word, &instance->random);
     bin->word &= ~bit;
@@ -78,6 +80,11 @@ size_t hak_secure_bytes(const char *function, const void *block, const struct ha
     enum hak_secure_state state = hak_secure_look(block, block_bytes, &bytes);
     if (HAK_UNLIKELY(state != HAK_SECURE_LIVE)) misuse(function, block, block_bytes, state, bytes);
     return bytes;
+}
+
+void hak_secure_arm_as(void *block, size_t bytes) {
+    const struct hak_granule *record = hak_secure_record(block);
+    if (record) hak_secure_arm(block, hak_row_of(record->words)->block_bytes, bytes);
 }
 
 /* As realloc leaves any block in place: down to half of it. What it had more is behind its end from now on. */
@@ -166,23 +173,38 @@ HAK_COLD void hak_secure_empty_places(struct hak_heap *heap) {
 
 /* --- large blocks --- */
 
+static void guarded_set(struct hak_granule *record, bool is_guarded) {
+    uint64_t facts = hak_large_facts(record) & ~HAK_LARGE_GUARDED;
+    __atomic_store_n(&record->reciprocal, is_guarded ? facts | HAK_LARGE_GUARDED : facts, __ATOMIC_RELAXED);
+}
 static size_t whole_bytes(const struct hak_granule *record) { return hak_large_granules(record) << HAK_GRANULE_SHIFT; }
 static void usable_set(struct hak_granule *record, size_t bytes) {
     hak_large_words_set(record, bytes | (uint64_t)hak_large_name(record) << HAK_LARGE_NAME_SHIFT);
 }
 
-HAK_COLD void hak_secure_large_close(struct hak_granule *record, size_t bytes) {
-    size_t usable = hak_round_up(bytes, (size_t)1 << hak_region.page_shift);
+HAK_COLD void hak_secure_large_close(struct hak_granule *record, size_t bytes, bool is_clean) {
+    size_t usable = hak_round_up(bytes, (size_t)1 << hak_region.page_shift), guards = hak_secure_guard_granules();
+    struct hak_range range = { record->start + usable, whole_bytes(record) - usable };
+    uint64_t calls = 0;
     usable_set(record, usable);
-    hak_secure_close(record->start + usable, whole_bytes(record) - usable);
-    hak_free_note_plain(0, -(int64_t)hak_secure_guard_granules()); /* as behind a slab */
+    if (guards == 0) return; /* address space is limited, and with it what may be opened again */
+    if (!is_clean) hak_os_return(&range, 1, &calls); /* what others left there would stay resident */
+    hak_add(&hak_purge.return_calls, calls);
+    guarded_set(record, hak_secure_close(range.start, range.bytes));
+    hak_free_note_plain(0, -(int64_t)guards); /* as behind a slab */
+}
+
+/* False: the kernel refuses. */
+static bool tail_open(struct hak_granule *record, size_t usable) {
+    if (hak_large_facts(record) & HAK_LARGE_GUARDED && !hak_secure_open(record->start + usable, whole_bytes(record) - usable)) return false;
+    guarded_set(record, false);
+    hak_free_note_plain(0, (int64_t)hak_secure_guard_granules());
+    return true;
 }
 
 HAK_COLD bool hak_secure_large_open(struct hak_granule *record) {
-    size_t usable = hak_large_usable(record), whole = whole_bytes(record);
-    if (!hak_secure_open(record->start + usable, whole - usable)) return false;
-    hak_free_note_plain(0, (int64_t)hak_secure_guard_granules());
-    usable_set(record, whole);
+    if (!tail_open(record, hak_large_usable(record))) return false;
+    usable_set(record, whole_bytes(record));
     return true;
 }
 
@@ -192,35 +214,29 @@ static uint64_t large_random(void) {
 }
 
 /* It has waited, all of it untouchable, and reads as zeros. What the kernel would not open is nobody's any more. */
-static void large_finish(struct hak_granule *record) {
-    hak_free_note_plain(0, (int64_t)hak_secure_guard_granules());
-    if (hak_secure_open(record->start, whole_bytes(record))) hak_large_finish_returned(record);
-}
-
 static void large_waited(struct hak_granule *record) {
     if (!record) return;
     hak_absent_note(-(int64_t)whole_bytes(record));
-    large_finish(record);
+    if (hak_secure_open(record->start, whole_bytes(record))) hak_large_finish_returned(record);
 }
 
 HAK_COLD void hak_secure_large_ended(struct hak_granule *record) {
-    hak_large_sample_ended(record);
-    struct hak_range range = { record->start, whole_bytes(record) }; /* what is closed may hold what others left there */
+    size_t whole = whole_bytes(record), usable = hak_large_usable(record);
+    struct hak_range range = { record->start, whole }; /* what is closed may hold what others left there */
     uint64_t calls = 0;
+    hak_large_sample_ended(record);
     bool is_returned = hak_os_return(&range, 1, &calls) == 1;
     hak_add(&hak_purge.return_calls, calls);
-    if (!is_returned) { /* locked memory */
-        memset(record->start, 0, hak_large_usable(record));
-        hak_free_note_plain(0, (int64_t)hak_secure_guard_granules());
-        if (hak_secure_open(record->start, whole_bytes(record))) hak_large_finish(NULL, record);
-        return;
+    if (!is_returned) memset(record->start, 0, usable); /* locked memory */
+    if (!tail_open(record, usable)) return; /* nobody's any more */
+    if (!is_returned) {
+        hak_large_finish(NULL, record);
+    } else if (hak_region.is_limited || hak_large_granules(record) > LARGE_GRANULES_MAX || !hak_secure_close(record->start, whole)) {
+        hak_large_finish_returned(record);
+    } else {
+        hak_absent_note((int64_t)whole);
+        large_waited(hak_exchange(&large_waits[large_random() % LARGE_PLACES], record));
     }
-    if (hak_region.is_limited || hak_large_granules(record) > LARGE_GRANULES_MAX || !hak_secure_close(record->start, hak_large_usable(record))) {
-        large_finish(record);
-        return;
-    }
-    hak_absent_note((int64_t)whole_bytes(record));
-    large_waited(hak_exchange(&large_waits[large_random() % LARGE_PLACES], record));
 }
 
 HAK_COLD void hak_secure_large_empty(void) {

@@ -31,6 +31,8 @@ const struct hak_granule *hak_secure_record(const void *block);
 
 /* What was asked for, of a block of a slab with this record that is not free by the bits; misuse of `function` if it is by its word, or was overrun. */
 size_t hak_secure_bytes(const char *function, const void *block, const struct hak_granule *record);
+/* A block just taken is of another size, if it is in a slab. */
+void hak_secure_arm_as(void *block, size_t bytes);
 /* It is to be of another size, where it is. False: it must move. */
 bool hak_secure_resize(void *block, const struct hak_granule *record, size_t bytes);
 
@@ -44,7 +46,7 @@ HAK_INLINE void hak_secure_empty(struct hak_heap *heap) {
 void hak_secure_large_empty(void);
 
 /* A large block that was taken with the guard's granules: no byte behind the pages of `bytes` may be touched. Open: all may. False: the kernel refuses. */
-void hak_secure_large_close(struct hak_granule *record, size_t bytes);
+void hak_secure_large_close(struct hak_granule *record, size_t bytes, bool is_clean); /* clean: nothing is resident there */
 bool hak_secure_large_open(struct hak_granule *record);
 /* It has ended (hak_large_end), and is no family's. */
 void hak_secure_large_ended(struct hak_granule *record);

@@ -21,6 +21,8 @@ extern char hak_large_mark[HAK_LINE];
 #define HAK_LARGE_NOTED (UINT64_C(1) << 60)
 /* Of a family: its name is that of one of the family's heaps (heap/family.h), whatever its size. */
 #define HAK_LARGE_FAMILY (UINT64_C(1) << 59)
+/* Nobody may touch what lies behind its pages (slab/secure.h). */
+#define HAK_LARGE_GUARDED (UINT64_C(1) << 58)
 #define HAK_LARGE ((struct hak_heap *)(void *)hak_large_mark)
 
 /* Words are a number here: the usable bytes, a heap's name, and in the lowest bit whether it is kept. */

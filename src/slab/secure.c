@@ -18,14 +18,32 @@ static uint64_t mixed(uint64_t x) { /* after Stafford's thirteenth variant of Mu
     return x ^ x >> 31;
 }
 
+/* A mapping that is closed makes two more, and slabs and large blocks should not have more than half of what there may be. */
+static int64_t closed_most(void) {
+    enum { USUAL = 65530, EACH = 2, SHARE = 2 };
+    char text[32];
+    int64_t most = 0;
+    if (!hak_os_file_read("/proc/sys/vm/max_map_count", text, sizeof text)) return USUAL / EACH / SHARE;
+    for (const char *at = text; *at >= '0' && *at <= '9' && most < INT32_MAX; at++) most = most * 10 + *at - '0';
+    return most / EACH / SHARE;
+}
+
+/* Two first calls at once, after a dlopen: one makes them, the other waits for that. */
 void hak_secure_keys_make(void) {
+    static hak_atomic_u32 begun;
+    uint32_t nobody = 0;
+    if (!hak_cas(&begun, &nobody, 1)) {
+        for (unsigned turn = 0; !hak_load_acquire(&hak_secure.is_on) && turn < 10000; turn++) hak_os_yield(turn);
+        return;
+    }
     uint64_t random[2];
     hak_os_random(random, sizeof random);
     hak_secure.key = random[0];
     hak_secure.odd = random[1] | 1;
+    hak_store_relaxed(&hak_secure.closed_most, closed_most());
     hak_store_relaxed(&hak_secure.word_bytes, HAK_SECURE_WORD_BYTES);
     hak_store_relaxed(&hak_secure.guard_granules, hak_region.is_limited ? 0 : 1); /* they would take half of what addresses there are */
-    hak_store_relaxed(&hak_secure.is_on, 1);
+    hak_store_release(&hak_secure.is_on, 1);
 }
 
 /* A handler that comes between load and store draws the same number. */
@@ -36,10 +54,7 @@ uint64_t hak_secure_random(uint64_t *state) {
 
 /* A bit drawn blindly, if it is set, was as likely as the others; in words that are nearly full the first one is. */
 uint64_t hak_secure_bit(uint64_t word, uint64_t *state) {
-    enum { TRIES = 5, TRY_BITS = 6 };
     uint64_t random = hak_secure_random(state);
-    for (unsigned i = 0; i < TRIES; i++, random >>= TRY_BITS)
-        if (hak_word_has(word, random)) return UINT64_C(1) << (random & 63);
     uint64_t rank = (random & UINT32_MAX) * hak_word_count(word) >> 32;
     return UINT64_C(1) << hak_word_last(hak_word_lowest(word, (unsigned)rank + 1).bits);
 }
@@ -100,12 +115,18 @@ HAK_INLINE enum hak_secure_state look(const char *block, size_t block_bytes, uin
     if ((seen ^ word) << (64 - BETWEEN_SHIFT) != 0 || between > *bytes) return HAK_SECURE_WRITTEN;
     *bytes -= between;
     if (HAK_LIKELY(is_filled(block, block_bytes, between, filling(word)))) return HAK_SECURE_LIVE;
-    while ((unsigned char)block[*bytes] == (unsigned char)filling(word)) ++*bytes;
+    while (*bytes < block_bytes - 1 && (unsigned char)block[*bytes] == (unsigned char)filling(word)) ++*bytes;
     return HAK_SECURE_WRITTEN;
 }
 
 enum hak_secure_state hak_secure_look(const char *block, size_t block_bytes, size_t *bytes) {
     return look(block, block_bytes, word_of(block), __atomic_load_n(place_of(block, block_bytes), __ATOMIC_ACQUIRE), bytes);
+}
+
+size_t hak_secure_asked(const char *block, size_t block_bytes) {
+    uint64_t word = word_of(block) ^ __atomic_load_n(place_of(block, block_bytes), __ATOMIC_RELAXED);
+    size_t most = block_bytes - HAK_SECURE_WORD_BYTES, between = word >> BETWEEN_SHIFT;
+    return word << (64 - BETWEEN_SHIFT) == 0 && between <= most ? most - between : most;
 }
 
 enum hak_secure_state hak_secure_end(char *block, size_t block_bytes, size_t *bytes) {
@@ -142,5 +163,14 @@ uint64_t hak_secure_held(const char *start, size_t block_bytes, unsigned index, 
 
 /* --- what lies behind a slab --- */
 
-bool hak_secure_close(char *start, size_t bytes) { return hak_os_protect(start, bytes, false) == 0; }
-bool hak_secure_open(char *start, size_t bytes) { return hak_os_protect(start, bytes, true) == 0; }
+bool hak_secure_close(char *start, size_t bytes) {
+    if (bytes == 0 || hak_load_relaxed(&hak_secure.closed_count) >= hak_load_relaxed(&hak_secure.closed_most)) return false;
+    if (hak_os_protect(start, bytes, false) != 0) return false;
+    hak_add(&hak_secure.closed_count, 1);
+    return true;
+}
+bool hak_secure_open(char *start, size_t bytes) {
+    if (hak_os_protect(start, bytes, true) != 0) return false;
+    hak_add(&hak_secure.closed_count, -1);
+    return true;
+}

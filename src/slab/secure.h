@@ -24,6 +24,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_secure {
     hak_atomic_u32 word_bytes;     /* behind each block: HAK_SECURE_WORD_BYTES; off: 0 */
     hak_atomic_u32 guard_granules; /* that nobody may touch, behind each slab and each large block: 1; off: 0 */
     uint64_t key, odd;
+    hak_atomic_i64 closed_count, closed_most; /* guards: the kernel allows a process so many mappings, of which half are left to the program */
 };
 extern struct hak_secure hak_secure;
 
@@ -57,7 +58,10 @@ size_t hak_secure_written(const char *block, size_t block_bytes);
 /* Of word `index` of a slab's rows, the bits in `live` whose blocks the program holds: what is freed may wait (heap/secure.h). */
 uint64_t hak_secure_held(const char *start, size_t block_bytes, unsigned index, uint64_t live);
 
-/* The granules behind a slab or large block: nobody may touch them, or anybody may again. False: the kernel refuses. */
+/* What was asked for, by the word alone, of a block that others may be freeing. */
+size_t hak_secure_asked(const char *block, size_t block_bytes);
+
+/* What lies behind a slab or large block: nobody may touch it, and if that was done anybody may again. False: too many are closed, or the kernel refuses. */
 bool hak_secure_close(char *start, size_t bytes);
 bool hak_secure_open(char *start, size_t bytes);
 

@@ -64,13 +64,27 @@ static uint64_t pages_absent_take(size_t granule, const struct hak_class *class)
 /* Of a slab's span, with the granules behind it that nobody may touch. */
 static size_t span_granules(const struct hak_class *class) { return class->granules + hak_secure_guard_granules(); }
 
-/* Under the secure level free memory of slabs reads as zeros, but what one is cut from may hold what others left. What lies behind it is closed; where
- * the kernel refuses, it has but as many mappings as there may be, it can be touched as ever. */
-static HAK_COLD void secure_cut(const struct hak_slab *slab, const struct hak_class *class) {
+/* What lies behind a slab is closed; where that would be too many mappings, it can be touched as ever. To the bound and to limits it is not used. */
+static void guards_close(struct hak_slab *slab, size_t behind, size_t guards) {
+    struct hak_chunk *chunk = hak_chunk_at(behind / HAK_CHUNK_GRANULES);
+    uint64_t mask = hak_word_mask((unsigned)(behind % HAK_CHUNK_GRANULES), (unsigned)guards);
+    struct hak_range range = { hak_granule_address(behind), guards << HAK_GRANULE_SHIFT };
+    uint64_t calls = 0;
+    if (hak_load_relaxed(&chunk->dirty) & mask && hak_os_return(&range, 1, &calls) == 1) { /* what others left there would stay resident */
+        hak_chunk_forget_absent(chunk, mask);
+        hak_chunk_forget_blank(chunk, mask);
+        hak_and(&chunk->dirty, ~mask);
+    }
+    hak_add(&hak_purge.return_calls, calls);
+    slab->is_guarded = hak_secure_close(range.start, range.bytes);
+    hak_free_note_plain(0, -(int64_t)guards);
+}
+
+/* Under the secure level free memory of slabs reads as zeros, but what one is cut from may hold what others left. */
+static HAK_COLD void secure_cut(struct hak_slab *slab, const struct hak_class *class) {
     size_t guards = hak_secure_guard_granules();
-    if (guards != 0) hak_secure_close(hak_slab_start(slab) + ((size_t)class->granules << HAK_GRANULE_SHIFT), guards << HAK_GRANULE_SHIFT);
-    hak_free_note_plain(0, -(int64_t)guards); /* nobody holds anything there: to the bound and to limits it is not used */
     unsigned shift = slab->page_shift;
+    if (guards != 0) guards_close(slab, hak_slab_granule(slab) + class->granules, guards);
     for (uint64_t left = hak_slab_pages(class) & ~slab->returned; left;) {
         unsigned first = hak_word_first(left), count = ~(left >> first) ? hak_word_first(~(left >> first)) : 64;
         memset(hak_slab_start(slab) + ((size_t)first << shift), 0, (size_t)count << shift);
@@ -100,7 +114,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->last_word = (class->word_count - 1u) & 63;
     slab->page_shift = (uint8_t)hak_slab_page_shift(class);
     slab->next = slab->prev = 0;
-    slab->returned_since = 0;
+    slab->returned_since = slab->is_guarded = 0;
     slab->returned = pages_absent_take(granule, class);
     slab->whole = slab->returned == 0;
     hak_absent_note((int64_t)hak_word_count(slab->returned) << hak_slab_page_shift(class));
@@ -219,8 +233,9 @@ static HAK_COLD void secure_end(const struct hak_slab *slab, const struct hak_cl
         size_t byte = hak_secure_written(hak_slab_start(slab) + start, bytes);
         if (HAK_UNLIKELY(byte != SIZE_MAX)) hak_secure_misuse("free", hak_slab_start(slab) + start, bytes, byte, true);
     }
+    if (guards == 0) return;
     hak_free_note_plain(0, (int64_t)guards);
-    if (guards == 0 || !hak_secure_open(hak_granule_address(behind), guards << HAK_GRANULE_SHIFT)) return;
+    if (slab->is_guarded && !hak_secure_open(hak_granule_address(behind), guards << HAK_GRANULE_SHIFT)) return;
     hak_span_give(behind, guards, HAK_SPAN_AS_IT_WAS);
 }
 

@@ -71,6 +71,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
     uint8_t class_index;                  /* between the owner's bits and the claim's: bit-fields side by side are one memory location */
     uint8_t last_word : 6;                /* under claim: the one whose bits may not all be blocks */
     uint8_t returned_since : 1;           /* under claim: pages of it went back since it was cut */
+    uint8_t is_guarded : 1;               /* under claim: nobody may touch what lies behind it (slab/secure.h) */
     uint16_t owner_line, remote_line;     /* where its rows are among the chunk's lines */
     _Atomic(uint8_t) settled;             /* of what strangers gave, what was looked at: in 255ths of all its blocks */
     uint8_t page_shift;                   /* hak_slab_page_shift() of its class */

@@ -4,7 +4,7 @@
  * Why:     not promised to work from handlers, but never to spin or deadlock; a handler that only takes time
  *          must change nothing. The first part checks contents; the second, in a child, only that it ends.
  *
- * ctest: native secure
+ * ctest: native
  */
 #include "stress.h"
 

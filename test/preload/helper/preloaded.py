@@ -68,6 +68,8 @@ class Suite:
         kept.update(more or {})
         if preload:
             kept["LD_PRELOAD"] = self.library
+            if os.environ.get("HAK_TEST_SECURE"): # secured.py
+                kept["HAKMEM_SECURE"] = "1"
         return kept
 
     def run(self, argv, preload=True, stdin=b"", env=None, cwd=None, seconds=120, before=None):
