@@ -173,6 +173,7 @@ HAK_COLD void hak_secure_empty_places(struct hak_heap *heap) {
 
 /* --- large blocks --- */
 
+static bool is_guarded(const struct hak_granule *record) { return (hak_large_facts(record) & HAK_LARGE_GUARDED) != 0; }
 static void guarded_set(struct hak_granule *record, bool is_guarded) {
     uint64_t facts = hak_large_facts(record) & ~HAK_LARGE_GUARDED;
     __atomic_store_n(&record->reciprocal, is_guarded ? facts | HAK_LARGE_GUARDED : facts, __ATOMIC_RELAXED);
@@ -185,18 +186,16 @@ static void usable_set(struct hak_granule *record, size_t bytes) {
 HAK_COLD void hak_secure_large_close(struct hak_granule *record, size_t bytes, bool is_clean) {
     size_t usable = hak_round_up(bytes, (size_t)1 << hak_region.page_shift), guards = hak_secure_guard_granules();
     struct hak_range range = { record->start + usable, whole_bytes(record) - usable };
-    uint64_t calls = 0;
     usable_set(record, usable);
     if (guards == 0) return; /* address space is limited, and with it what may be opened again */
-    if (!is_clean) hak_os_return(&range, 1, &calls); /* what others left there would stay resident */
-    hak_add(&hak_purge.return_calls, calls);
     guarded_set(record, hak_secure_close(range.start, range.bytes));
+    if (!is_clean) hak_secure_returns(range, is_guarded(record)); /* what others left there would stay resident */
     hak_free_note_plain(0, -(int64_t)guards); /* as behind a slab */
 }
 
 /* False: the kernel refuses. */
 static bool tail_open(struct hak_granule *record, size_t usable) {
-    if (hak_large_facts(record) & HAK_LARGE_GUARDED && !hak_secure_open(record->start + usable, whole_bytes(record) - usable)) return false;
+    if (is_guarded(record) && !hak_secure_open(record->start + usable, whole_bytes(record) - usable, 1)) return false;
     guarded_set(record, false);
     hak_free_note_plain(0, (int64_t)hak_secure_guard_granules());
     return true;
@@ -217,25 +216,25 @@ static uint64_t large_random(void) {
 static void large_waited(struct hak_granule *record) {
     if (!record) return;
     hak_absent_note(-(int64_t)whole_bytes(record));
-    if (hak_secure_open(record->start, whole_bytes(record))) hak_large_finish_returned(record);
+    hak_free_note_plain(0, (int64_t)hak_secure_guard_granules());
+    if (!hak_secure_open(record->start, whole_bytes(record), 1u + is_guarded(record))) return;
+    guarded_set(record, false);
+    hak_large_finish_returned(record);
 }
 
 HAK_COLD void hak_secure_large_ended(struct hak_granule *record) {
-    size_t whole = whole_bytes(record), usable = hak_large_usable(record);
-    struct hak_range range = { record->start, whole }; /* what is closed may hold what others left there */
-    uint64_t calls = 0;
+    struct hak_range whole = { record->start, whole_bytes(record) }; /* what is closed may hold what others left there */
+    size_t usable = hak_large_usable(record);
+    bool may_wait = !hak_region.is_limited && hak_large_granules(record) <= LARGE_GRANULES_MAX, has_guards = hak_load_relaxed(&hak_secure.has_guards) != 0;
     hak_large_sample_ended(record);
-    bool is_returned = hak_os_return(&range, 1, &calls) == 1;
-    hak_add(&hak_purge.return_calls, calls);
+    bool waits = may_wait && has_guards && hak_secure_close(whole.start, whole.bytes), is_returned = hak_secure_returns(whole, waits);
     if (!is_returned) memset(record->start, 0, usable); /* locked memory */
-    if (!tail_open(record, usable)) return; /* nobody's any more */
-    if (!is_returned) {
-        hak_large_finish(NULL, record);
-    } else if (hak_region.is_limited || hak_large_granules(record) > LARGE_GRANULES_MAX || !hak_secure_close(record->start, whole)) {
-        hak_large_finish_returned(record);
-    } else {
-        hak_absent_note((int64_t)whole);
+    if (waits || (may_wait && is_returned && !has_guards && hak_secure_close(record->start, usable))) {
+        hak_absent_note((int64_t)whole_bytes(record));
         large_waited(hak_exchange(&large_waits[large_random() % LARGE_PLACES], record));
+    } else if (tail_open(record, usable)) { /* else nobody's any more */
+        if (is_returned) hak_large_finish_returned(record);
+        else hak_large_finish(NULL, record);
     }
 }
 

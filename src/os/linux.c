@@ -41,6 +41,10 @@
 #ifndef MADV_COLD
 #define MADV_COLD 20
 #endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE 103
+#endif
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
 #endif
@@ -143,6 +147,23 @@ void *hak_os_reserve(size_t bytes) {
 int hak_os_protect(void *address, size_t bytes, bool is_open) {
     FAULT(HAK_OS_PROTECT, -ENOMEM);
     return (int)HAK_SYS3(SYS_mprotect, address, bytes, is_open ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+int hak_os_guard(void *address, size_t bytes, bool is_open) {
+    FAULT(HAK_OS_PROTECT, -ENOMEM);
+    return advise(address, bytes, is_open ? MADV_GUARD_REMOVE : MADV_GUARD_INSTALL);
+}
+
+/* An emulator may say yes and do nothing: so it is looked at. */
+HAK_COLD bool hak_os_guards_there(void) {
+    size_t bytes = hak_os_page_bytes();
+    volatile uint64_t *page = hak_os_map(bytes);
+    if (!page) return false;
+    *page = 1;
+    bool is_there = hak_os_guard((void *)(uintptr_t)page, bytes, false) == 0 && !hak_os_readable((void *)(uintptr_t)page);
+    is_there = is_there && hak_os_guard((void *)(uintptr_t)page, bytes, true) == 0 && hak_os_readable((void *)(uintptr_t)page) && *page == 0;
+    hak_os_unmap((void *)(uintptr_t)page, bytes);
+    return is_there;
 }
 
 int hak_os_protect_file(void *address, size_t bytes, bool is_writable, bool is_code) {

@@ -36,6 +36,10 @@ int hak_os_unmap(void *address, size_t bytes);
 int hak_os_fresh(void *address, size_t bytes);          /* maps zero pages over what is there, read-write */
 void *hak_os_reserve(size_t bytes);                     /* addresses that nothing may touch, anywhere */
 int hak_os_protect(void *address, size_t bytes, bool is_open); /* read-write, or no access; what is there stays */
+/* The same by markers in the page tables, where the kernel has them (Linux 6.13; there: ask once): no mapping more, and it waits for no other thread's
+ * faults. What is closed is given back as well, and reads as zeros when it is opened. */
+bool hak_os_guards_there(void);
+int hak_os_guard(void *address, size_t bytes, bool is_open);
 int hak_os_protect_file(void *address, size_t bytes, bool is_writable, bool is_code); /* a file's pages: readable, and so */
 bool hak_os_wipe_on_fork(void *page, size_t bytes);     /* the child reads zeros there */
 

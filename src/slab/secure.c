@@ -1,8 +1,7 @@
 /* secure.c - see secure.h. */
 #include "slab/secure.h"
 
-#include "memory/region.h"
-#include "os/os.h"
+#include "memory/purge.h"
 
 #include <string.h>
 
@@ -40,6 +39,7 @@ void hak_secure_keys_make(void) {
     hak_os_random(random, sizeof random);
     hak_secure.key = random[0];
     hak_secure.odd = random[1] | 1;
+    hak_store_relaxed(&hak_secure.has_guards, hak_os_guards_there());
     hak_store_relaxed(&hak_secure.closed_most, closed_most());
     hak_store_relaxed(&hak_secure.word_bytes, HAK_SECURE_WORD_BYTES);
     hak_store_relaxed(&hak_secure.guard_granules, hak_region.is_limited ? 0 : 1); /* they would take half of what addresses there are */
@@ -164,13 +164,23 @@ uint64_t hak_secure_held(const char *start, size_t block_bytes, unsigned index, 
 /* --- what lies behind a slab --- */
 
 bool hak_secure_close(char *start, size_t bytes) {
+    if (hak_load_relaxed(&hak_secure.has_guards)) return bytes != 0 && hak_os_guard(start, bytes, false) == 0;
     if (bytes == 0 || hak_load_relaxed(&hak_secure.closed_count) >= hak_load_relaxed(&hak_secure.closed_most)) return false;
     if (hak_os_protect(start, bytes, false) != 0) return false;
     hak_add(&hak_secure.closed_count, 1);
     return true;
 }
-bool hak_secure_open(char *start, size_t bytes) {
+bool hak_secure_open(char *start, size_t bytes, unsigned count) {
+    if (hak_load_relaxed(&hak_secure.has_guards)) return hak_os_guard(start, bytes, true) == 0;
     if (hak_os_protect(start, bytes, true) != 0) return false;
-    hak_add(&hak_secure.closed_count, -1);
+    hak_add(&hak_secure.closed_count, -(int64_t)count);
     return true;
+}
+
+bool hak_secure_returns(struct hak_range range, bool is_closed) {
+    uint64_t calls = 0;
+    if (is_closed && hak_load_relaxed(&hak_secure.has_guards)) return true;
+    bool is_returned = hak_os_return(&range, 1, &calls) == 1;
+    hak_add(&hak_purge.return_calls, calls);
+    return is_returned;
 }

@@ -17,12 +17,14 @@
 #include "base/atomic.h"
 #include "base/attr.h"
 #include "base/word.h"
+#include "os/os.h"
 
 enum { HAK_SECURE_WORD_BYTES = 8 };
 struct HAK_ALIGNED(HAK_LINE) hak_secure {
     hak_atomic_u32 is_on; /* from before the first slab is cut, for ever */
     hak_atomic_u32 word_bytes;     /* behind each block: HAK_SECURE_WORD_BYTES; off: 0 */
     hak_atomic_u32 guard_granules; /* that nobody may touch, behind each slab and each large block: 1; off: 0 */
+    hak_atomic_u32 has_guards; /* hak_os_guards_there() */
     uint64_t key, odd;
     hak_atomic_i64 closed_count, closed_most; /* guards: the kernel allows a process so many mappings, of which half are left to the program */
 };
@@ -61,8 +63,11 @@ uint64_t hak_secure_held(const char *start, size_t block_bytes, unsigned index, 
 /* What was asked for, by the word alone, of a block that others may be freeing. */
 size_t hak_secure_asked(const char *block, size_t block_bytes);
 
-/* What lies behind a slab or large block: nobody may touch it, and if that was done anybody may again. False: too many are closed, or the kernel refuses. */
+/* What lies behind a slab or large block: nobody may touch it, and if that was done anybody may again. False: too many are closed, or the kernel refuses.
+ * Open: what so many calls have closed. */
 bool hak_secure_close(char *start, size_t bytes);
-bool hak_secure_open(char *start, size_t bytes);
+bool hak_secure_open(char *start, size_t bytes, unsigned count);
+/* Its pages are given back, as they were by closing it where the kernel has markers for that. False: the kernel refuses. */
+bool hak_secure_returns(struct hak_range range, bool is_closed);
 
 #endif

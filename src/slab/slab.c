@@ -69,14 +69,12 @@ static void guards_close(struct hak_slab *slab, size_t behind, size_t guards) {
     struct hak_chunk *chunk = hak_chunk_at(behind / HAK_CHUNK_GRANULES);
     uint64_t mask = hak_word_mask((unsigned)(behind % HAK_CHUNK_GRANULES), (unsigned)guards);
     struct hak_range range = { hak_granule_address(behind), guards << HAK_GRANULE_SHIFT };
-    uint64_t calls = 0;
-    if (hak_load_relaxed(&chunk->dirty) & mask && hak_os_return(&range, 1, &calls) == 1) { /* what others left there would stay resident */
+    slab->is_guarded = hak_secure_close(range.start, range.bytes);
+    if (hak_load_relaxed(&chunk->dirty) & mask && hak_secure_returns(range, slab->is_guarded)) { /* what others left there would stay resident */
         hak_chunk_forget_absent(chunk, mask);
         hak_chunk_forget_blank(chunk, mask);
         hak_and(&chunk->dirty, ~mask);
     }
-    hak_add(&hak_purge.return_calls, calls);
-    slab->is_guarded = hak_secure_close(range.start, range.bytes);
     hak_free_note_plain(0, -(int64_t)guards);
 }
 
@@ -235,7 +233,7 @@ static HAK_COLD void secure_end(const struct hak_slab *slab, const struct hak_cl
     }
     if (guards == 0) return;
     hak_free_note_plain(0, (int64_t)guards);
-    if (slab->is_guarded && !hak_secure_open(hak_granule_address(behind), guards << HAK_GRANULE_SHIFT)) return;
+    if (slab->is_guarded && !hak_secure_open(hak_granule_address(behind), guards << HAK_GRANULE_SHIFT, 1)) return;
     hak_span_give(behind, guards, HAK_SPAN_AS_IT_WAS);
 }
 
