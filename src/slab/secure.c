@@ -163,16 +163,21 @@ uint64_t hak_secure_held(const char *start, size_t block_bytes, unsigned index, 
 
 /* --- what lies behind a slab --- */
 
+/* Of a range of several mappings, a part of which the program has locked, those before the one that is refused are closed already. */
 bool hak_secure_close(char *start, size_t bytes) {
-    if (hak_load_relaxed(&hak_secure.has_guards)) return bytes != 0 && hak_os_guard(start, bytes, false) == 0;
-    if (bytes == 0 || hak_load_relaxed(&hak_secure.closed_count) >= hak_load_relaxed(&hak_secure.closed_most)) return false;
-    if (hak_os_protect(start, bytes, false) != 0) return false;
+    bool has_guards = hak_load_relaxed(&hak_secure.has_guards) != 0;
+    if (bytes == 0) return false;
+    if (!has_guards && hak_load_relaxed(&hak_secure.closed_count) >= hak_load_relaxed(&hak_secure.closed_most)) return false;
+    int (*set)(void *, size_t, bool) = has_guards ? hak_os_guard : hak_os_protect;
+    if (set(start, bytes, false) != 0) {
+        set(start, bytes, true);
+        return false;
+    }
     hak_add(&hak_secure.closed_count, 1);
     return true;
 }
 bool hak_secure_open(char *start, size_t bytes, unsigned count) {
-    if (hak_load_relaxed(&hak_secure.has_guards)) return hak_os_guard(start, bytes, true) == 0;
-    if (hak_os_protect(start, bytes, true) != 0) return false;
+    if ((hak_load_relaxed(&hak_secure.has_guards) ? hak_os_guard : hak_os_protect)(start, bytes, true) != 0) return false;
     hak_add(&hak_secure.closed_count, -(int64_t)count);
     return true;
 }
