@@ -65,8 +65,8 @@ size_t hak_front_good(size_t bytes) {
 }
 
 /* A guarded block has no byte more than was asked for, and none has under the secure level. */
-HAK_EXPORT size_t hak_good_size(size_t bytes) { 
-    bool is_exact = HAK_OPT(guard) || (HAK_OPT(secure) && bytes + HAK_SECURE_WORD_BYTES <= HAK_SLAB_BLOCK_BYTES_MAX);
+HAK_EXPORT size_t hak_good_size(size_t bytes) {
+    bool is_exact = HAK_OPT(guard) || (HAK_OPT(secure) && bytes <= HAK_SLAB_BLOCK_BYTES_MAX - HAK_SECURE_WORD_BYTES);
     return HAK_UNLIKELY(is_exact) ? bytes : hak_front_good(bytes);
 }
 

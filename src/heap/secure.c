@@ -20,7 +20,7 @@ static _Atomic(struct hak_granule *) large_waits[LARGE_PLACES];
 
 HAK_COLD bool hak_secure_begin(void) {
     if (hak_load_acquire(&hak_secure_family)) return true;
-    if (!hak_secure_is_on()) hak_secure_keys_make(); /* before the first slab; there is one thread */
+    if (!hak_secure_is_on()) hak_secure_keys_make(); /* before the first slab */
     struct hak_family *family = hak_family_new(0), *none = NULL;
     if (!family) return false;
     if (!hak_cas(&hak_secure_family, &none, family)) hak_store_release(&family->is_used, 0);

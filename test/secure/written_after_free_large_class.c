@@ -1,28 +1,4 @@
-/* written_after_free_large_class.c - one of many freed blocks of 20000 bytes is written to, and handed out some time later. */
+/* written_after_free_large_class.c - the same of 20,000 bytes, the last of them. */
 #include "secure.h"
 
-int main(void)
-{
-    enum { COUNT = 200, ROUNDS = 20 };
-    static char *block[COUNT];
-    hak_option_set("purge_delay_ms", "600000"); /* or its page may go back, and with it what was written */
-    hak_option_set("free_max_mb", "1000");
-    warm_up(20000);
-    for (int i = 0; i < COUNT; i++)
-        block[i] = malloc(20000);
-    char *written = block[COUNT / 2 + 1];
-    for (int i = 0; i < COUNT; i++)
-        if (i % 7 != 0 || block[i] == written)
-            free(block[i]); /* of each slab some stay, or it may end before the write */
-    ((volatile char *)hidden(written))[19999] = 1;
-    expect_written_after("malloc", written, 20480, 19999);
-    expect_written_after("free", written, 20480, 19999); /* where its thread's places are emptied */
-    for (int round = 0; round < ROUNDS; round++) {
-        for (int i = 0; i < COUNT; i++)
-            block[i] = malloc(20000);
-        for (int i = 0; i < COUNT; i++)
-            free(block[i]);
-    }
-    collect(20000);
-    return 0;
-}
+int main(void) { return write_after_free(20000, 20480, 19999); }
