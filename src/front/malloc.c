@@ -196,22 +196,27 @@ static HAK_COLD void *malloc_large_stolen(size_t bytes, const void *address, uin
     return malloc_large_further(bytes, address, stack);
 }
 
+static HAK_NOINLINE void *malloc_large_none(struct hak_heap *heap, size_t bytes, const void *address, uintptr_t stack) {
+    hak_kept_leave(heap);
+    return malloc_large_further(bytes, address, stack);
+}
+
 /* No chores, no sample, and a block of this size was freed before. hak_heap_none's chores always wait. All that it calls are tail
  * calls, so that it saves no register. */
 static HAK_NOINLINE void *malloc_large(size_t bytes) {
     struct hak_heap *heap = hak_self;
     size_t count = ((bytes - 1) >> HAK_GRANULE_SHIFT) + 1;
-    uint64_t ahead;
-    bool is_sample = __builtin_add_overflow(heap->large_ahead, bytes, &ahead); /* as hak_front_large() finds it */
+    uint64_t ahead = heap->large_ahead + bytes;
+    bool is_sample = ahead < bytes; /* as hak_front_large() finds it */
     if (HAK_UNLIKELY(count > HAK_KEPT_SIZES) || HAK_UNLIKELY(heap->clock_in <= HAK_VISIT_CLOCK) || HAK_UNLIKELY(is_sample))
         return malloc_large_further(bytes, HAK_FRONT_CALLER());
     if (HAK_UNLIKELY(!hak_kept_begin(heap))) return malloc_large_stolen(bytes, HAK_FRONT_CALLER());
-    void *kept = hak_kept_take_begun(heap, count, bytes);
-    if (HAK_UNLIKELY(kept == NULL)) return malloc_large_further(bytes, HAK_FRONT_CALLER());
-    heap->clock_in -= HAK_VISIT_CLOCK;
+    struct hak_granule *record = heap->kept.last_count == count ? hak_kept_pop_last(&heap->kept) : hak_kept_pop_near(&heap->kept, &count);
+    if (HAK_UNLIKELY(record == NULL)) return malloc_large_none(heap, bytes, HAK_FRONT_CALLER());
+    heap->clock_in -= HAK_KEPT_CLOCK;
     heap->large_ahead = ahead;
     HAK_COUNT(&heap->counters, large_alloc, 1);
-    return kept;
+    return hak_kept_taken(heap, record, count, bytes);
 }
 
 HAK_INLINE void *malloc_bin(size_t bytes, struct hak_heap *heap, struct hak_bin *bin, const void *address, uintptr_t stack) {
@@ -332,15 +337,16 @@ static HAK_COLD void free_large_stolen(struct hak_heap *heap, struct hak_granule
 /* Its heap's own, no chores: nothing that other threads write is touched (heap/kept.h). Tail calls only, as in malloc_large(). */
 static HAK_NOINLINE void free_large(struct hak_granule *record, void *block) {
     struct hak_heap *heap = hak_self;
-    if (HAK_UNLIKELY(hak_large_name(record) != hak_kept_name(heap)) || HAK_UNLIKELY(record->start != block) ||
-        HAK_UNLIKELY(heap->clock_in <= HAK_VISIT_CLOCK)) {
+    uint64_t words = hak_large_words(record), facts = hak_large_facts(record);
+    if (HAK_UNLIKELY(hak_large_words_name(words) != hak_kept_name(heap)) || HAK_UNLIKELY((words & HAK_LARGE_KEPT) != 0) ||
+        HAK_UNLIKELY(record->start != block) || HAK_UNLIKELY(heap->clock_in <= HAK_VISIT_CLOCK)) {
         free_large_further(record, block);
         return;
     }
-    heap->clock_in -= HAK_VISIT_CLOCK;
+    heap->clock_in -= HAK_KEPT_CLOCK;
     HAK_COUNT(&heap->counters, free_large, 1);
     hak_large_end_own(record);
-    if (HAK_UNLIKELY(!hak_kept_may_be_given_again(record))) {
+    if (HAK_UNLIKELY(!(facts & HAK_LARGE_NOTED))) {
         large_ended(heap, record);
         return;
     }
@@ -348,7 +354,7 @@ static HAK_NOINLINE void free_large(struct hak_granule *record, void *block) {
         free_large_stolen(heap, record);
         return;
     }
-    bool is_kept = hak_kept_push(heap, record, hak_large_granules(record));
+    bool is_kept = hak_kept_push(heap, record, (uint32_t)facts, words);
     hak_kept_leave(heap);
     if (HAK_UNLIKELY(!is_kept)) large_ended(heap, record);
 }

@@ -82,6 +82,8 @@ struct hak_kept {
     hak_atomic_u32 thief;  /* the fork epoch: a third thread is, or was in the parent; else 0 */
     hak_atomic_u64 bytes;
     hak_atomic_u64 reserved;
+    struct hak_granule *last; /* freed last, and in no row of `record`: who frees and takes by turns waits for no count there */
+    uint32_t last_count;      /* its granules; 0: there is none */
     uint8_t count[HAK_KEPT_SIZES];
     uint8_t each;    /* as many of a size as the last look allowed; 0 before it */
     uint8_t steps;   /* what may be kept is more by so many */

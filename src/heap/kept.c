@@ -4,23 +4,33 @@
 #include "memory/purge.h"
 #include "rules/options.h"
 
+HAK_COLD void *hak_kept_lost(struct hak_granule *record) { hak_slab_misuse("malloc", record->start); }
+
+static void span_flush(struct hak_heap *heap, struct hak_granule *record, size_t count, bool is_in_doubt) {
+    int64_t bytes = (int64_t)count << HAK_GRANULE_SHIFT;
+    hak_store_relaxed(&heap->kept.reserved, hak_load_relaxed(&heap->kept.reserved) - (uint64_t)bytes);
+    if (hak_large_kept_by(record, hak_kept_name(heap))) {
+        hak_large_drop(record);
+        hak_add(&hak_purge.free_bytes, -bytes); /* it was counted already, as reserved */
+    } else if (!is_in_doubt) {
+        hak_slab_misuse("free", record->start);
+    }
+}
+
+/* Its thread vanished when it had put it into its row, and not yet said that it is no longer apart (hak_kept_push). */
+static bool last_is_in_row(const struct hak_kept *kept) {
+    unsigned n = kept->last_count ? kept->count[kept->last_count - 1] : 0;
+    return n > 0 && kept->record[kept->last_count - 1][n - 1] == kept->last;
+}
+
 /* All goes back. In doubt: a thread vanished in the middle of it, and a span may not be kept any more. */
 static void list_flush(struct hak_heap *heap, bool is_in_doubt) {
     struct hak_kept *kept = &heap->kept;
-    for (size_t count = 1; count <= HAK_KEPT_SIZES; count++) {
-        for (unsigned n; (n = kept->count[count - 1]) > 0;) {
-            struct hak_granule *record = kept->record[count - 1][n - 1];
-            __atomic_store_n(&kept->count[count - 1], (uint8_t)(n - 1), __ATOMIC_RELEASE);
-            int64_t bytes = (int64_t)count << HAK_GRANULE_SHIFT;
-            hak_store_relaxed(&kept->reserved, hak_load_relaxed(&kept->reserved) - (uint64_t)bytes);
-            if (hak_large_kept_by(record, hak_kept_name(heap))) {
-                hak_large_drop(record);
-                hak_add(&hak_purge.free_bytes, -bytes); /* it was counted already, as reserved */
-            } else if (!is_in_doubt) {
-                hak_slab_misuse("free", record->start);
-            }
-        }
-    }
+    if (is_in_doubt && last_is_in_row(kept)) kept->last_count = 0;
+    size_t last_count = kept->last_count;
+    if (last_count) span_flush(heap, hak_kept_pop_last(kept), last_count, is_in_doubt);
+    for (size_t count = 1; count <= HAK_KEPT_SIZES; count++)
+        while (kept->count[count - 1] > 0) span_flush(heap, hak_kept_pop(kept, count), count, is_in_doubt);
     hak_store_relaxed(&kept->bytes, 0);
     int64_t rest = (int64_t)hak_load_relaxed(&kept->reserved);
     hak_store_relaxed(&kept->reserved, 0); /* first: a thread that vanishes here leaves it counted, not taken off twice */
@@ -73,7 +83,7 @@ static bool give_listed(struct hak_heap *heap, struct hak_granule *record, size_
     uint64_t bytes = hak_load_relaxed(&kept->bytes) + ((uint64_t)count << HAK_GRANULE_SHIFT);
     if (hak_rush_is_on(&heap->rush)) kept->steps = HAK_KEPT_STEPS_MAX; /* what was given back again would bring it on again */
     kept->each = (uint8_t)most_of_a_size(heap);
-    if (kept->count[count - 1] >= kept->each || bytes > most_bytes(heap)) {
+    if (kept->count[count - 1] + (kept->last_count == count) >= kept->each || bytes > most_bytes(heap)) {
         kept->refused += kept->refused < HAK_KEPT_REFUSED_MAX;
         return false;
     }
@@ -83,7 +93,7 @@ static bool give_listed(struct hak_heap *heap, struct hak_granule *record, size_
         hak_free_note(more, 0);
         hak_store_relaxed(&kept->reserved, bytes);
     }
-    return hak_kept_push(heap, record, count);
+    return hak_kept_push(heap, record, (uint32_t)count, hak_large_usable(record) | (uint64_t)hak_kept_name(heap) << HAK_LARGE_NAME_SHIFT);
 }
 
 bool hak_kept_give(struct hak_heap *heap, struct hak_granule *record) {

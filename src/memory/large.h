@@ -17,7 +17,7 @@
 #include "memory/chunk.h"
 
 extern char hak_large_mark[HAK_LINE];
-/* Its granules are marked dirty, for it was kept before: hak_large_keepable() has seen it. */
+/* Its granules are marked dirty, for it was kept before, and of that size: hak_large_keepable() has seen it. */
 #define HAK_LARGE_NOTED (UINT64_C(1) << 60)
 /* Of a family: its name is that of one of the family's heaps (heap/family.h), whatever its size. */
 #define HAK_LARGE_FAMILY (UINT64_C(1) << 59)
@@ -33,9 +33,8 @@ HAK_INLINE uint64_t hak_large_words(const struct hak_granule *record) {
 }
 HAK_INLINE size_t hak_large_words_bytes(uint64_t words) { return (size_t)(words & ((UINT64_C(1) << HAK_LARGE_NAME_SHIFT) - 1) & ~HAK_LARGE_KEPT); }
 HAK_INLINE size_t hak_large_usable(const struct hak_granule *record) { return hak_large_words_bytes(hak_large_words(record)); }
-HAK_INLINE uint32_t hak_large_name(const struct hak_granule *record) {
-    return (uint32_t)(hak_large_words(record) >> HAK_LARGE_NAME_SHIFT);
-}
+HAK_INLINE uint32_t hak_large_words_name(uint64_t words) { return (uint32_t)(words >> HAK_LARGE_NAME_SHIFT); }
+HAK_INLINE uint32_t hak_large_name(const struct hak_granule *record) { return hak_large_words_name(hak_large_words(record)); }
 HAK_INLINE void hak_large_words_set(struct hak_granule *record, uint64_t words) {
     __atomic_store_n(&record->words, (hak_atomic_u64 *)(uintptr_t)words, __ATOMIC_RELEASE);
 }
@@ -97,15 +96,12 @@ HAK_INLINE void hak_large_family_clear(struct hak_granule *record) {
  * he left it: if not, two threads have freed it at once. Keepable: makes ready for that; false: not this one. */
 bool hak_large_keepable(struct hak_granule *record);
 HAK_INLINE bool hak_large_is_kept(const struct hak_granule *record) { return hak_large_words(record) & HAK_LARGE_KEPT; }
-HAK_INLINE void hak_large_keep(struct hak_granule *record, uint32_t name) {
-    hak_large_words_set(record, hak_large_usable(record) | (uint64_t)name << HAK_LARGE_NAME_SHIFT | HAK_LARGE_KEPT);
-}
 HAK_INLINE bool hak_large_kept_by(const struct hak_granule *record, uint32_t name) {
-    uint64_t others = ~((UINT64_C(1) << HAK_LARGE_NAME_SHIFT) - 1) | HAK_LARGE_KEPT;
-    return (hak_large_words(record) & others) == ((uint64_t)name << HAK_LARGE_NAME_SHIFT | HAK_LARGE_KEPT);
+    uint64_t words = hak_large_words(record);
+    return HAK_LIKELY(hak_large_words_name(words) == name) && HAK_LIKELY((words & HAK_LARGE_KEPT) != 0);
 }
 HAK_INLINE void *hak_large_again(struct hak_granule *record, uint32_t name, size_t bytes) {
-    size_t usable = hak_round_up(bytes, (size_t)1 << hak_region.page_shift);
+    size_t usable = hak_round_up(bytes, (size_t)1 << hak_page_shift());
     hak_large_words_set(record, usable | (uint64_t)name << HAK_LARGE_NAME_SHIFT);
     hak_store_release(&record->owner, HAK_LARGE);
     return record->start;

@@ -57,6 +57,15 @@ struct hak_region {
 };
 extern struct hak_region hak_region;
 
+/* Of the kernel's pages; x86-64 has one size. */
+HAK_INLINE unsigned hak_page_shift(void) {
+#ifdef __x86_64__
+    return 12;
+#else
+    return hak_region.page_shift;
+#endif
+}
+
 /* Makes the region; false when the kernel refuses even the first unit. Any thread, idempotent. */
 bool hak_region_start(size_t wanted_gb);
 
