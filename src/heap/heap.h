@@ -154,23 +154,6 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     struct hak_slab *mail_rest; /* of the mail that is being taken: whoever leaves that by a longjmp finds it again */
     hak_atomic_u64 kept_ms;     /* when `kept` last went back; 0: never */
     hak_atomic_u64 thread;      /* while LIVE: whose it is by the kernel's number; above it, how often it was given. 0 below: not known */
-    /* from here on not touched by a thread that has little to do: a page less */
-    uint32_t handed_due[HAK_SMALL_CLASS_MAX + 1]; /* a class stays earned if shelf[].handed is HAK_RARE_AGAIN more at its thread's end */
-    uint64_t made_room[(HAK_SHELF_COUNT + 63) / 64]; /* by shelf: its slab ended for another's sake since middle_ms */
-    HAK_ALIGNED(HAK_LINE) struct hak_middle middle[HAK_MIDDLE_CLASSES];
-    struct hak_batch batch[HAK_BATCHES]; /* four by a hash of the word */
-    uint32_t batch_turn;                 /* which of the four makes way next: two bits each */
-    uint32_t batch_since;                /* batches that were begun since the last chores */
-    struct hak_kept kept;
-    struct hak_rush rush;
-    uint32_t freed_to[64];    /* words of other heaps' slabs that were freed to since the batches were flushed, by a hash: part of their names, `flushes` */
-    uint8_t freed_count[64];  /* blocks of each */
-    int32_t gathered;         /* blocks of a batch, on an average of the last */
-    uint8_t flushes;          /* how often they were */
-    uint8_t had_letters;      /* 1: it was told of a block once */
-    uint8_t letter_at[16], letter_pause[16]; /* by a hash of the owner: which of its lines was written last; frees until the next is tried */
-    _Atomic(struct hak_batch *) flying; /* the batch that is just being flushed, of these blocks: in neither its mask nor the row, for heap/family.c */
-    hak_atomic_u64 flying_mask;
     /* each in a line of its own: owners read the first before they open a page, and strangers the second each time */
     HAK_ALIGNED(HAK_LINE) hak_atomic_u32 letters;       /* bit i: letter[i] may have something */
     HAK_ALIGNED(HAK_LINE) hak_atomic_u32 takes_letters; /* 1: there is a thread that reads them */
@@ -183,8 +166,27 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     _Atomic(struct hak_quarantine *) quarantine; /* heap/secure.c's; NULL: nothing was freed under the secure level */
     uint64_t random;                       /* heap/secure.c's */
     uint32_t is_refused;                   /* of an instance: 1: the last slab that it wanted would have exceeded the family's limit */
+    struct hak_rush rush;
+    int32_t gathered;    /* blocks of a batch, on an average of the last */
+    uint8_t flushes;     /* how often batches were flushed */
+    uint8_t had_letters; /* 1: it was told of a block once */
+    /* from here on not touched by a thread that has little to do, which needs HAK_HEAP_FIRST_BYTES */
+    uint32_t handed_due[HAK_SMALL_CLASS_MAX + 1]; /* a class stays earned if shelf[].handed is HAK_RARE_AGAIN more at its thread's end */
+    uint64_t made_room[(HAK_SHELF_COUNT + 63) / 64]; /* by shelf: its slab ended for another's sake since middle_ms */
+    HAK_ALIGNED(HAK_LINE) struct hak_middle middle[HAK_MIDDLE_CLASSES];
+    struct hak_batch batch[HAK_BATCHES]; /* four by a hash of the word */
+    uint32_t batch_turn;                 /* which of the four makes way next: two bits each */
+    uint32_t batch_since;                /* batches that were begun since the last chores */
+    struct hak_kept kept;
+    uint32_t freed_to[64];    /* words of other heaps' slabs that were freed to since the batches were flushed, by a hash: part of their names, `flushes` */
+    uint8_t freed_count[64];  /* blocks of each */
+    uint8_t letter_at[16], letter_pause[16]; /* by a hash of the owner: which of its lines was written last; frees until the next is tried */
+    _Atomic(struct hak_batch *) flying; /* the batch that is just being flushed, of these blocks: in neither its mask nor the row, for heap/family.c */
+    hak_atomic_u64 flying_mask;
     HAK_ALIGNED(HAK_LINE) struct hak_letter letter[HAK_LETTER_LINES];
 };
+enum { HAK_HEAP_FIRST_BYTES = 2 * 4096 }; /* two pages: heaps begin with one (heap/birth.c) */
+HAK_STATIC(offsetof(struct hak_heap, handed_due) <= HAK_HEAP_FIRST_BYTES);
 
 /* The library's only thread-local variable. */
 extern _Thread_local struct hak_heap *hak_self __attribute__((tls_model("initial-exec"), visibility("hidden")));
