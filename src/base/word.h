@@ -56,18 +56,23 @@ struct hak_word_part {
     uint64_t count;
 };
 
-/* The `most` (at least 1) lowest bits of a word that is not 0, or all if they are fewer, and how many they are.
- * No branch and no loop, because visits meet every kind of word: first the byte of the last wanted bit, then the
+/* The bit of rank `rank` (from 1 on, at most as many as are set) of a word with these hak_word_sums().
+ * No branch and no loop, because visits meet every kind of word: first its byte, then the
  * bit in the byte; after Vigna, "Broadword implementation of rank/select queries", 2008. */
-HAK_INLINE struct hak_word_part hak_word_lowest(uint64_t word, unsigned most) {
-    uint64_t sums = hak_word_sums(word), ones = UINT64_C(0x0101010101010101);
-    unsigned have = (unsigned)(sums >> 56), wanted = have < most ? have : most;
-    unsigned byte = hak_word_sums_reach(sums, wanted) - 7; /* its first bit */
-    unsigned rank = wanted - (unsigned)(sums << 8 >> byte & 0xff);
+HAK_INLINE unsigned hak_word_ranked(uint64_t word, uint64_t sums, unsigned rank) {
+    uint64_t ones = UINT64_C(0x0101010101010101);
+    unsigned byte = hak_word_sums_reach(sums, rank) - 7; /* its first bit */
+    rank -= (unsigned)(sums << 8 >> byte & 0xff);
     uint64_t spread = (word >> byte & 0xff) * ones & UINT64_C(0x8040201008040201); /* bit j in byte j */
     uint64_t set = ((spread + UINT64_C(0x7f7f7f7f7f7f7f7f)) >> 7 & ones) * ones;
-    unsigned last = byte + hak_word_sums_reach(set, rank) / 8;
-    return (struct hak_word_part){ word & ~UINT64_C(0) >> (63 - last), wanted };
+    return byte + hak_word_sums_reach(set, rank) / 8;
+}
+
+/* The `most` (at least 1) lowest bits of a word that is not 0, or all if they are fewer, and how many they are. */
+HAK_INLINE struct hak_word_part hak_word_lowest(uint64_t word, unsigned most) {
+    uint64_t sums = hak_word_sums(word);
+    unsigned have = (unsigned)(sums >> 56), wanted = have < most ? have : most;
+    return (struct hak_word_part){ word & ~UINT64_C(0) >> (63 - hak_word_ranked(word, sums, wanted)), wanted };
 }
 
 /* Is bit `index` modulo 64 set? gcc takes cl for the shift, and moves what is there. */

@@ -9,11 +9,22 @@
 #include "heap/secure.h"
 #include "rules/options.h"
 
-/* `home` is the thread's own heap, whose visit it is. */
-static void *malloc_apart(size_t bytes, struct hak_heap *home) {
+static HAK_NOINLINE void *malloc_apart_further(size_t bytes, struct hak_heap *home) {
     const void *address = home->from_address ? home->from_address : __builtin_return_address(0);
     uintptr_t stack = home->from_address ? home->from_stack : (uintptr_t)__builtin_dwarf_cfa();
     return hak_front_secure(home, bytes + HAK_SECURE_WORD_BYTES, bytes, address, stack);
+}
+
+/* `home` is the thread's own heap, whose visit it is: of 32 KiB at most. The usual way calls nothing but as its last thing. */
+static void *malloc_apart(size_t bytes, struct hak_heap *home) {
+    struct hak_heap *heap = home->of_malloc;
+    size_t total = bytes + HAK_SECURE_WORD_BYTES;
+    bool is_usual = total <= HAK_SMALL_BYTES_MAX && HAK_LIKELY(hak_family_fits(heap, hak_load_relaxed(&hak_secure_family), home)) &&
+                    HAK_LIKELY(hak_load_relaxed(hak_region.fork_page) == hak_load_relaxed(&home->epoch)) && HAK_LIKELY(!home->is_survivor);
+    if (HAK_UNLIKELY(!is_usual)) return malloc_apart_further(bytes, home);
+    unsigned class_index = hak_class_small(total);
+    if (heap->bin[class_index].word == 0) return malloc_apart_further(bytes, home);
+    return hak_secure_take_drawn(heap, class_index, hak_classes[class_index].block_bytes, bytes);
 }
 
 /* No memory for one: as heap_after_all() of malloc.c. */

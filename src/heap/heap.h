@@ -184,6 +184,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     _Atomic(struct hak_batch *) flying; /* the batch that is just being flushed, of these blocks: in neither its mask nor the row, for heap/family.c */
     hak_atomic_u64 flying_mask;
     HAK_ALIGNED(HAK_LINE) struct hak_letter letter[HAK_LETTER_LINES];
+    uint8_t drawn[HAK_SMALL_CLASS_MAX + 1]; /* heap/secure.h's: the bit of the bin's word that is next, + 1; 0: none yet */
 };
 enum { HAK_HEAP_FIRST_BYTES = 2 * 4096 }; /* two pages: heaps begin with one (heap/birth.c) */
 HAK_STATIC(offsetof(struct hak_heap, handed_due) <= HAK_HEAP_FIRST_BYTES);

@@ -6,6 +6,7 @@
 #include "memory/large.h"
 #include "memory/purge.h"
 #include "os/os.h"
+#include "slab/secure_word.h"
 
 #include <string.h>
 
@@ -45,27 +46,32 @@ static bool joins(struct hak_bin *bin, const struct hak_row *current, const char
     return true;
 }
 
-/* Any block of the instance's word, each as likely as the others. */
-static char *any_of(struct hak_heap *instance, struct hak_bin *bin, size_t total, unsigned class_index) {
-    size_t block_bytes = hak_classes[class_index].block_bytes;
-    if (bin->word == 0) {
-        char *block = hak_visit_any(total, instance, class_index);
-        if (HAK_UNLIKELY(!block) || !joins(bin, hak_shelf_of(instance, class_index)->current, block, block_bytes)) return block;
-    }
-    uint64_t bit = hak_secure_bit(bin->word, &instance->random);
-    bin->word &= ~bit;
-    return bin->base + hak_word_first(bit) * block_bytes;
+HAK_COLD void *hak_secure_was_written(const char *block, size_t block_bytes) {
+    hak_secure_misuse("malloc", block, block_bytes, hak_secure_written(block, block_bytes), true);
+}
+
+/* What a visit found, if it is none of the instance's word. */
+static HAK_NOINLINE void *take_alone(char *block, size_t bytes) {
+    const struct hak_granule *record = hak_secure_record(block);
+    if (HAK_UNLIKELY(!record)) return block;
+    size_t block_bytes = hak_row_of(record->words)->block_bytes;
+    return HAK_LIKELY(hak_secure_begin_block(block, block_bytes, bytes)) ? block : hak_secure_was_written(block, block_bytes);
 }
 
 void *hak_secure_take(struct hak_heap *instance, size_t total, size_t bytes) {
     size_t class_index = total <= HAK_SMALL_BYTES_MAX ? hak_class_small(total) : hak_heap_middle_class(instance, total);
-    char *block = any_of(instance, &instance->bin[class_index], total, (unsigned)class_index);
-    const struct hak_granule *record = HAK_LIKELY(block != NULL) ? hak_secure_record(block) : NULL;
-    if (HAK_UNLIKELY(!record)) return block;
-    size_t block_bytes = hak_row_of(record->words)->block_bytes, byte = hak_secure_written(block, block_bytes);
-    if (HAK_UNLIKELY(byte != SIZE_MAX)) hak_secure_misuse("malloc", block, block_bytes, byte, true);
-    hak_secure_arm(block, block_bytes, bytes);
-    return block;
+    size_t block_bytes = hak_classes[class_index].block_bytes;
+    struct hak_bin *bin = &instance->bin[class_index];
+    if (bin->word == 0) {
+        char *block = hak_visit_any(total, instance, (unsigned)class_index);
+        if (HAK_UNLIKELY(!block)) return NULL;
+        if (!joins(bin, hak_shelf_of(instance, (unsigned)class_index)->current, block, block_bytes)) return take_alone(block, bytes);
+    }
+    if (class_index <= HAK_SMALL_CLASS_MAX) return hak_secure_take_drawn(instance, (unsigned)class_index, block_bytes, bytes);
+    unsigned bit = hak_secure_draw(bin->word, &instance->random);
+    bin->word &= ~(UINT64_C(1) << bit);
+    char *block = bin->base + bit * block_bytes;
+    return HAK_LIKELY(hak_secure_begin_block(block, block_bytes, bytes)) ? block : hak_secure_was_written(block, block_bytes);
 }
 
 /* --- a live block --- */
@@ -123,10 +129,8 @@ static struct hak_quarantine *places_of(struct hak_heap *self) {
     return none;
 }
 
-/* The place in which the next one is to wait; who was there is about to be wanted. NULL: there is none. */
-static _Atomic(char *) *place_next(struct hak_heap *self, size_t block_bytes) {
-    struct hak_quarantine *places = hak_heap_is_none(self) ? NULL : places_of(self);
-    if (HAK_UNLIKELY(!places)) return NULL;
+/* The place in which the next one is to wait; who was there is about to be wanted. */
+HAK_INLINE _Atomic(char *) *place_next(struct hak_heap *self, struct hak_quarantine *places, size_t block_bytes) {
     uint64_t random = hak_secure_random(&self->random);
     _Atomic(char *) *place = block_bytes <= HAK_SMALL_BYTES_MAX ? &places->small[random % SMALL_PLACES] : &places->middle[random % MIDDLE_PLACES];
     const char *block = hak_load_relaxed(place);
@@ -134,19 +138,37 @@ static _Atomic(char *) *place_next(struct hak_heap *self, size_t block_bytes) {
     return place;
 }
 
-void hak_secure_free(struct hak_heap *self, struct hak_granule *record, char *block, uint64_t index) {
+/* What it is instead of live and whole; of two threads that free it at once, the one that comes second. A block past the last is free
+ * for ever, and has no word. */
+static HAK_NOINLINE void end_failed(struct hak_granule *record, char *block, uint64_t index) {
     struct hak_row *row = hak_row_of(record->words);
-    size_t block_bytes = row->block_bytes, bytes;
     const hak_atomic_u64 *remote = hak_slab_remote(row->slab);
     uint64_t set = hak_load_acquire(&remote[index / 64]) | hak_load_acquire(&row->word[index / 64]);
-    if (HAK_UNLIKELY(set >> index % 64 & 1)) hak_slab_misuse("free", block); /* a block past the last is free for ever */
+    if (set >> index % 64 & 1) hak_slab_misuse("free", block);
+    size_t bytes;
+    enum hak_secure_state state = hak_secure_end(block, row->block_bytes, &bytes);
+    misuse("free", block, row->block_bytes, state == HAK_SECURE_LIVE ? HAK_SECURE_FREED : state, bytes);
+}
+
+/* A thread without a heap, or the first one that a thread frees; a block of a family of the program's own. */
+static HAK_NOINLINE void free_at_once(struct hak_heap *self, struct hak_granule *record, char *block, uint64_t index) {
+    if (HAK_UNLIKELY(!hak_secure_end_block(block, hak_row_of(record->words)->block_bytes))) end_failed(record, block, index);
+    else give(self, block);
+}
+
+void hak_secure_free(struct hak_heap *self, struct hak_granule *record, char *block, uint64_t index) {
+    struct hak_row *row = hak_row_of(record->words);
+    size_t block_bytes = row->block_bytes;
+    if (HAK_UNLIKELY(hak_load_relaxed(&row->word[index / 64]) >> index % 64 & 1)) return end_failed(record, block, index);
     struct hak_heap *heap = hak_slab_owner_heap(hak_load_acquire(&record->owner));
     bool may_wait = hak_load_relaxed(&heap->family) == hak_load_relaxed(&hak_secure_family);
-    _Atomic(char *) *place = HAK_LIKELY(may_wait) ? place_next(self, block_bytes) : NULL;
-    enum hak_secure_state state = hak_secure_end(block, block_bytes, &bytes);
-    if (HAK_UNLIKELY(state != HAK_SECURE_LIVE)) misuse("free", block, block_bytes, state, bytes);
-    if (HAK_LIKELY(place != NULL)) block = hak_owner_swap(place, block);
-    if (block) give(self, block);
+    struct hak_quarantine *places = hak_load_relaxed(&self->quarantine);
+    if (HAK_UNLIKELY(!may_wait) || HAK_UNLIKELY(!places && (hak_heap_is_none(self) || !(places = places_of(self)))))
+        return free_at_once(self, record, block, index);
+    _Atomic(char *) *place = place_next(self, places, block_bytes);
+    if (HAK_UNLIKELY(!hak_secure_end_block(block, block_bytes))) return end_failed(record, block, index);
+    block = hak_owner_swap(place, block);
+    if (HAK_LIKELY(block != NULL)) give(self, block);
 }
 
 /* It has waited. Was it written to? That is looked at here, where many end their wait, and else when the block is handed out again: for each

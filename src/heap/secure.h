@@ -16,7 +16,7 @@
 #define HAK_HEAP_SECURE_H
 
 #include "heap/family.h"
-#include "slab/secure.h"
+#include "slab/secure_word.h"
 
 extern _Atomic(struct hak_family *) hak_secure_family; /* NULL: off */
 
@@ -25,6 +25,27 @@ bool hak_secure_begin(void);
 
 /* A block of `total` bytes, HAK_SECURE_WORD_BYTES more than `bytes` at least, of which `bytes` are the program's. NULL: memory is short, and errno says so. */
 void *hak_secure_take(struct hak_heap *instance, size_t total, size_t bytes);
+
+/* A free block that was written to since; does not return, but may be called as the last thing a function does. */
+void *hak_secure_was_written(const char *block, size_t block_bytes);
+/* Any block of the instance's word of a small class, which has some: each as likely as the others. It was drawn when the one before was
+ * taken, so that it is at hand by now. */
+HAK_INLINE void *hak_secure_take_drawn(struct hak_heap *instance, unsigned class_index, size_t block_bytes, size_t bytes) {
+    struct hak_bin *bin = &instance->bin[class_index];
+    uint64_t word = bin->word;
+    unsigned bit = instance->drawn[class_index] - 1u;
+    if (HAK_UNLIKELY(bit >= 64) || HAK_UNLIKELY(!hak_word_has(word, bit))) bit = hak_secure_draw(word, &instance->random);
+    char *base = bin->base, *block = base + bit * block_bytes;
+    bin->word = word &= ~(UINT64_C(1) << bit);
+    instance->drawn[class_index] = 0;
+    if (word) {
+        bit = hak_secure_draw(word, &instance->random);
+        instance->drawn[class_index] = (uint8_t)(bit + 1);
+        __builtin_prefetch(base + bit * block_bytes, 1);
+        __builtin_prefetch(base + bit * block_bytes + block_bytes - HAK_SECURE_WORD_BYTES, 1);
+    }
+    return HAK_LIKELY(hak_secure_begin_block(block, block_bytes, bytes)) ? block : hak_secure_was_written(block, block_bytes);
+}
 
 /* Of a live block of 32 KiB at most, if it is in a slab; NULL: it is a sample, and lies elsewhere. */
 const struct hak_granule *hak_secure_record(const void *block);

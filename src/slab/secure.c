@@ -1,5 +1,5 @@
 /* secure.c - see secure.h. */
-#include "slab/secure.h"
+#include "slab/secure_word.h"
 
 #include "memory/purge.h"
 
@@ -7,15 +7,6 @@
 
 HAK_ALIGNED(HAK_LINE) struct hak_secure hak_secure;
 __attribute__((noreturn)) void (*hak_secure_misuse)(const char *function, const void *block, size_t block_bytes, size_t byte, bool is_free);
-
-enum { FILLED_MAX = 32, BETWEEN_SHIFT = 48 };
-typedef uint64_t __attribute__((may_alias, vector_size(16))) two; /* of the program's memory: a block begins at a multiple of 16 */
-
-static uint64_t mixed(uint64_t x) { /* after Stafford's thirteenth variant of MurmurHash3's finalizer */
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
 
 /* A mapping that is closed makes two more, and slabs and large blocks should not have more than half of what there may be. */
 static int64_t closed_most(void) {
@@ -46,107 +37,43 @@ void hak_secure_keys_make(void) {
     hak_store_release(&hak_secure.is_on, 1);
 }
 
-/* A handler that comes between load and store draws the same number. */
-uint64_t hak_secure_random(uint64_t *state) {
-    *state += hak_secure.odd;
-    return mixed(*state ^ hak_secure.key ^ (uintptr_t)state);
-}
-
-/* A bit drawn blindly, if it is set, was as likely as the others; in words that are nearly full the first one is. */
-uint64_t hak_secure_bit(uint64_t word, uint64_t *state) {
-    uint64_t random = hak_secure_random(state);
-    uint64_t rank = (random & UINT32_MAX) * hak_word_count(word) >> 32;
-    return UINT64_C(1) << hak_word_last(hak_word_lowest(word, (unsigned)rank + 1).bits);
-}
-
 /* --- the word behind a block --- */
 
-static uint64_t word_of(const char *block) {
-    uint64_t word = mixed(((uintptr_t)block ^ hak_secure.key) * hak_secure.odd);
-    return word | 0x80; /* neither the end of a string nor a letter of it */
-}
-static uint64_t *place_of(const char *block, size_t block_bytes) {
-    return (uint64_t *)(uintptr_t)(block + block_bytes - HAK_SECURE_WORD_BYTES);
-}
-/* Eight bytes, likewise. */
-static uint64_t filling(uint64_t word) { return ((word >> 40 & 0xff) | 0x80) * UINT64_C(0x0101010101010101); }
-static size_t filled(size_t between) { return between < FILLED_MAX ? between : FILLED_MAX; }
-static uint64_t read(const char *at) {
-    uint64_t bytes;
-    memcpy(&bytes, at, sizeof bytes);
-    return bytes;
-}
-/* Of the eight bytes in front of the word, those that lie between, where they are fewer. A block has 16 at least. */
-static uint64_t few_mask(size_t between) { return between ? ~UINT64_C(0) << (64 - 8 * between) : 0; }
+const char hak_secure_masks[32] = "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
 
-static void fill(char *block, size_t block_bytes, size_t between, uint64_t pattern) {
-    HAK_STATIC(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && FILLED_MAX % 8 == 0);
-    char *end = block + block_bytes - HAK_SECURE_WORD_BYTES, *from = end - between;
-    if (between < 8) {
-        uint64_t mask = few_mask(between), merged = (read(end - 8) & ~mask) | (pattern & mask);
-        memcpy(end - 8, &merged, sizeof merged);
-        return;
-    }
-    size_t count = filled(between);
-    for (size_t i = 0; i + 8 < count; i += 8) memcpy(from + i, &pattern, sizeof pattern);
-    memcpy(from + count - 8, &pattern, sizeof pattern);
-}
+void hak_secure_arm(char *block, size_t block_bytes, size_t bytes) { hak_secure_arm_word(block, block_bytes, bytes, hak_secure_word_of(block)); }
 
-static bool is_filled(const char *block, size_t block_bytes, size_t between, uint64_t pattern) {
-    const char *end = block + block_bytes - HAK_SECURE_WORD_BYTES, *from = end - between;
-    if (between < 8) return ((read(end - 8) ^ pattern) & few_mask(between)) == 0;
-    size_t count = filled(between);
-    uint64_t wrong = read(from + count - 8) ^ pattern;
-    for (size_t i = 0; i + 8 < count; i += 8) wrong |= read(from + i) ^ pattern;
-    return wrong == 0;
-}
-
-void hak_secure_arm(char *block, size_t block_bytes, size_t bytes) {
-    uint64_t word = word_of(block);
-    size_t between = block_bytes - HAK_SECURE_WORD_BYTES - bytes;
-    fill(block, block_bytes, between, filling(word));
-    __atomic_store_n(place_of(block, block_bytes), word ^ (uint64_t)between << BETWEEN_SHIFT, __ATOMIC_RELEASE);
-}
-
-HAK_INLINE enum hak_secure_state look(const char *block, size_t block_bytes, uint64_t word, uint64_t seen, size_t *bytes) {
-    uint64_t between = (seen ^ word) >> BETWEEN_SHIFT;
+enum hak_secure_state hak_secure_look(const char *block, size_t block_bytes, size_t *bytes) {
+    uint64_t word = hak_secure_word_of(block), seen;
+    bool is_whole = hak_secure_is_whole(block, block_bytes, word, &seen);
+    uint64_t between = (seen ^ word) >> HAK_SECURE_BETWEEN_SHIFT;
     *bytes = block_bytes - HAK_SECURE_WORD_BYTES;
     if (seen == ~word) return HAK_SECURE_FREED;
-    if ((seen ^ word) << (64 - BETWEEN_SHIFT) != 0 || between > *bytes) return HAK_SECURE_WRITTEN;
+    if ((seen ^ word) << (64 - HAK_SECURE_BETWEEN_SHIFT) != 0 || between > *bytes) return HAK_SECURE_WRITTEN;
     *bytes -= between;
-    if (HAK_LIKELY(is_filled(block, block_bytes, between, filling(word)))) return HAK_SECURE_LIVE;
-    while (*bytes < block_bytes - 1 && (unsigned char)block[*bytes] == (unsigned char)filling(word)) ++*bytes;
+    if (is_whole) return HAK_SECURE_LIVE;
+    while (*bytes < block_bytes - 1 && (unsigned char)block[*bytes] == (unsigned char)hak_secure_filling(word)) ++*bytes;
     return HAK_SECURE_WRITTEN;
 }
 
-enum hak_secure_state hak_secure_look(const char *block, size_t block_bytes, size_t *bytes) {
-    return look(block, block_bytes, word_of(block), __atomic_load_n(place_of(block, block_bytes), __ATOMIC_ACQUIRE), bytes);
-}
-
 size_t hak_secure_asked(const char *block, size_t block_bytes) {
-    uint64_t word = word_of(block) ^ __atomic_load_n(place_of(block, block_bytes), __ATOMIC_RELAXED);
-    size_t most = block_bytes - HAK_SECURE_WORD_BYTES, between = word >> BETWEEN_SHIFT;
-    return word << (64 - BETWEEN_SHIFT) == 0 && between <= most ? most - between : most;
+    uint64_t word = hak_secure_word_of(block) ^ __atomic_load_n(hak_secure_place_of(block, block_bytes), __ATOMIC_RELAXED);
+    size_t most = block_bytes - HAK_SECURE_WORD_BYTES, between = word >> HAK_SECURE_BETWEEN_SHIFT;
+    return word << (64 - HAK_SECURE_BETWEEN_SHIFT) == 0 && between <= most ? most - between : most;
 }
 
 enum hak_secure_state hak_secure_end(char *block, size_t block_bytes, size_t *bytes) {
-    uint64_t word = word_of(block), *place = place_of(block, block_bytes), seen = __atomic_load_n(place, __ATOMIC_ACQUIRE);
-    enum hak_secure_state state = look(block, block_bytes, word, seen, bytes);
-    if (HAK_UNLIKELY(state != HAK_SECURE_LIVE)) return seen == 0 && hak_secure_written(block, block_bytes) == SIZE_MAX ? HAK_SECURE_FREED : state;
-    if (HAK_UNLIKELY(!__atomic_compare_exchange_n(place, &seen, ~word, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))) return HAK_SECURE_FREED;
-    memset(block, 0, block_bytes - HAK_SECURE_WORD_BYTES);
-    return HAK_SECURE_LIVE;
+    enum hak_secure_state state = hak_secure_look(block, block_bytes, bytes);
+    if (HAK_LIKELY(state == HAK_SECURE_LIVE)) return hak_secure_end_block(block, block_bytes) ? HAK_SECURE_LIVE : HAK_SECURE_FREED;
+    uint64_t seen = __atomic_load_n(hak_secure_place_of(block, block_bytes), __ATOMIC_ACQUIRE);
+    return seen == 0 && hak_secure_written(block, block_bytes) == SIZE_MAX ? HAK_SECURE_FREED : state;
 }
 
 /* A page of it may have gone back since it was freed: then the word is 0. */
 size_t hak_secure_written(const char *block, size_t block_bytes) {
-    const two *at = (const two *)(const void *)block;
-    size_t count = block_bytes / sizeof *at - 1, i = 0;
-    uint64_t last = __atomic_load_n(place_of(block, block_bytes), __ATOMIC_RELAXED);
-    two set = { read(block + block_bytes - sizeof *at), 0 };
-    for (; i + 4 <= count; i += 4) set |= at[i] | at[i + 1] | at[i + 2] | at[i + 3];
-    for (; i < count; i++) set |= at[i];
-    if (HAK_LIKELY((set[0] | set[1]) == 0)) return HAK_LIKELY(last == 0) || last == ~word_of(block) ? SIZE_MAX : block_bytes - HAK_SECURE_WORD_BYTES;
+    uint64_t last = __atomic_load_n(hak_secure_place_of(block, block_bytes), __ATOMIC_RELAXED);
+    if (HAK_LIKELY(hak_secure_is_clear(block, block_bytes)))
+        return HAK_LIKELY(last == 0) || last == ~hak_secure_word_of(block) ? SIZE_MAX : block_bytes - HAK_SECURE_WORD_BYTES;
     size_t byte = 0;
     while (block[byte] == 0) byte++;
     return byte;
@@ -155,8 +82,8 @@ size_t hak_secure_written(const char *block, size_t block_bytes) {
 uint64_t hak_secure_held(const char *start, size_t block_bytes, unsigned index, uint64_t live) {
     for (uint64_t left = live; left; left &= left - 1) {
         const char *block = start + (index * 64 + hak_word_first(left)) * block_bytes;
-        uint64_t word = __atomic_load_n(place_of(block, block_bytes), __ATOMIC_RELAXED);
-        if (word == 0 || word == ~word_of(block)) live &= ~(left & -left);
+        uint64_t word = __atomic_load_n(hak_secure_place_of(block, block_bytes), __ATOMIC_RELAXED);
+        if (word == 0 || word == ~hak_secure_word_of(block)) live &= ~(left & -left);
     }
     return live;
 }

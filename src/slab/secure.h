@@ -40,11 +40,6 @@ extern __attribute__((noreturn)) void (*hak_secure_misuse)(const char *function,
 /* Before the first slab is cut. */
 void hak_secure_keys_make(void);
 
-/* The next number after the state, which begins with any: not to be foretold by who does not know the keys. */
-uint64_t hak_secure_random(uint64_t *state);
-/* One bit of a word that is not 0, each as likely as the others. */
-uint64_t hak_secure_bit(uint64_t word, uint64_t *state);
-
 /* `bytes` of a block of `block_bytes` become the program's: block_bytes - HAK_SECURE_WORD_BYTES at most. */
 void hak_secure_arm(char *block, size_t block_bytes, size_t bytes);
 

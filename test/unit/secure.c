@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "slab/class.h"
-#include "slab/secure.h"
+#include "slab/secure_word.h"
 
 static HAK_ALIGNED(16) char room[40 * 1024];
 
@@ -141,7 +141,7 @@ static void each_bit_is_as_likely(void **state)
     for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
         unsigned cells = hak_word_count(words[k]), counts[64] = {0};
         for (unsigned i = 0; i < cells * 1000; i++) {
-            uint64_t bit = hak_secure_bit(words[k], &random);
+            uint64_t bit = UINT64_C(1) << hak_secure_draw(words[k], &random);
             assert_true(bit != 0 && (bit & (bit - 1)) == 0 && (bit & words[k]) != 0);
             counts[hak_word_first(bit)]++;
         }
