@@ -147,8 +147,9 @@ void *hak_front_large_found(struct hak_heap *heap, size_t bytes, size_t align, c
 /* A visit found no memory: once more after giving back all that is free; sets errno if that does not help. */
 void *hak_front_short(size_t bytes, struct hak_heap *heap, unsigned class_index);
 void *hak_front_aligned(size_t align, size_t bytes);
-/* A large block to another large size in place, or by moving its pages, to a granule's start: NULL if neither can be, and it is as it was. */
-void *hak_front_resize(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes);
+/* A large block to another large size in place, or by moving its pages, to a granule's start; under the hard limit also once what is free was given back.
+ * False: a copy is left, and it is as it was. True: *resized is where it is, or NULL (ENOMEM): the limit leaves no room for a copy either. */
+bool hak_front_resize_or_refuse(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes, void **resized);
 void *hak_front_realloc(const char *function, void *block, size_t bytes, const void *address, uintptr_t stack);
 
 #endif

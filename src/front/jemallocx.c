@@ -59,8 +59,8 @@ HAK_EXPORT void *mallocx(size_t bytes, int flags) {
 static void *aligned_again(struct hak_found found, void *block, size_t bytes, size_t align) {
     bool is_aligned = ((uintptr_t)block & (align - 1)) == 0;
     if (is_aligned && found.large && align <= HAK_GRANULE_BYTES && bytes > HAK_SLAB_BLOCK_BYTES_MAX && bytes <= PTRDIFF_MAX) {
-        void *resized = hak_front_resize(found.record, block, found.bytes, bytes);
-        if (resized) return resized;
+        void *resized;
+        if (hak_front_resize_or_refuse(found.record, block, found.bytes, bytes, &resized)) return resized;
     } else if (is_aligned && found.exact) {
         if (hak_secure_resize(block, found.record, bytes)) return block;
     } else if (is_aligned && bytes > found.bytes / 2 && (bytes <= found.bytes || hak_expand(block, bytes))) {

@@ -73,7 +73,7 @@ static HAK_COLD void *resize_in_family(struct hak_granule *record, void *block, 
     return resized;
 }
 
-void *hak_front_resize(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
+static void *resize_any(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
     if (HAK_UNLIKELY((hak_large_facts(record) & HAK_LARGE_FAMILY) != 0)) return resize_in_family(record, block, old_bytes, bytes);
     return resize(record, block, old_bytes, bytes);
 }
@@ -87,7 +87,7 @@ static bool limit_refuses_copy(size_t bytes) {
 static HAK_COLD bool resize_within_limit(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes, void **resized) {
     for (unsigned tries = 0; limit_refuses_copy(bytes); tries++) {
         hak_heap_collect(hak_self);
-        *resized = hak_front_resize(record, block, old_bytes, bytes);
+        *resized = resize_any(record, block, old_bytes, bytes);
         if (*resized) return true;
         if (!limit_refuses_copy(bytes)) return false;
         if (!hak_shortage_ask(bytes, tries)) {
@@ -98,13 +98,15 @@ static HAK_COLD bool resize_within_limit(struct hak_granule *record, void *block
     return false;
 }
 
+bool hak_front_resize_or_refuse(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes, void **resized) {
+    *resized = resize_any(record, block, old_bytes, bytes);
+    return *resized || (HAK_UNLIKELY(limit_refuses_copy(bytes)) && resize_within_limit(record, block, old_bytes, bytes, resized));
+}
+
 static void *resize_large(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes, const void *address,
                           uintptr_t stack) {
-    if (bytes > HAK_SLAB_BLOCK_BYTES_MAX) {
-        void *resized = hak_front_resize(record, block, old_bytes, bytes);
-        if (resized) return resized;
-        if (HAK_UNLIKELY(limit_refuses_copy(bytes)) && resize_within_limit(record, block, old_bytes, bytes, &resized)) return resized;
-    }
+    void *resized;
+    if (bytes > HAK_SLAB_BLOCK_BYTES_MAX && hak_front_resize_or_refuse(record, block, old_bytes, bytes, &resized)) return resized;
     void *fresh = copy_to_new(block, old_bytes, bytes, address, stack);
     enum { LEAST = HAK_SLAB_BLOCK_BYTES_MAX + 1 };
     if (HAK_UNLIKELY(fresh == block) && bytes < LEAST && old_bytes > LEAST) return resize_large(record, block, old_bytes, LEAST, address, stack);

@@ -90,6 +90,13 @@ hak_atomic_u32 *hak_outside_number(const void *block) {
     return row < ROWS ? &rows[row].number : NULL;
 }
 
+/* Where the kernel has no mapping left to split one into two its memory goes back, and the addresses are lost. */
+static void unmap(void *block, size_t bytes) {
+    struct hak_range range = { block, bytes };
+    uint64_t calls = 0;
+    if (HAK_UNLIKELY(hak_os_unmap(block, bytes) != 0)) hak_os_return(&range, 1, &calls);
+}
+
 bool hak_outside_give(void *block) {
     size_t row = row_find(block);
     if (row == ROWS) return false;
@@ -98,7 +105,7 @@ bool hak_outside_give(void *block) {
     if (!hak_cas(&rows[row].address, &seen, 1)) return false;
     uint32_t number = hak_load_relaxed(&rows[row].number) ? hak_exchange(&rows[row].number, 0) : 0;
     if (number) hak_outside_on_end(number);
-    hak_os_unmap(block, bytes);
+    unmap(block, bytes);
     hak_add(&hak_limit_outside_granules, -counted(bytes));
     hak_store_release(&rows[row].address, 0);
     return true;

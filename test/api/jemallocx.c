@@ -76,29 +76,56 @@ static int limited(void)
     return expect_failure_count != 0;
 }
 
-static void one_that_cannot_become_smaller_stays(void)
+/* HAKMEM_LIMIT_HARD_MB=64: there is room for what it grows by, once what the thread keeps is given back, and never for a copy. */
+static int hard_limited(void)
+{
+    char *large = (char *)mallocx(58u << 20, PAGE_LG), *behind = (char *)malloc(100000), *kept = (char *)malloc(2u << 20), *kept_too = (char *)malloc(900000);
+    REQUIRE(large != NULL && behind != NULL && kept != NULL && kept_too != NULL);
+    large[57u << 20] = 5;
+    free(kept);
+    free(kept_too);
+    large = (char *)rallocx(large, 62u << 20, PAGE_LG);
+    EXPECT(large != NULL && large[57u << 20] == 5);
+    EXPECT(rallocx(large, 80u << 20, PAGE_LG) == NULL && errno == ENOMEM && large[57u << 20] == 5);
+    return expect_failure_count != 0;
+}
+
+static void executed_under(const char *what, size_t address_space)
 {
     pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) {
-        struct rlimit limit = {LIMIT, LIMIT};
-        setrlimit(RLIMIT_AS, &limit);
-        execl("/proc/self/exe", "jemallocx", "limited", (char *)NULL);
+        struct rlimit limit = {address_space, address_space};
+        if (address_space != 0)
+            setrlimit(RLIMIT_AS, &limit);
+        else
+            setenv("HAKMEM_LIMIT_HARD_MB", "64", 1);
+        execl("/proc/self/exe", "jemallocx", what, (char *)NULL);
         _exit(99);
     }
     int status = child_wait(child, 60);
     EXPECT_SAY(status == 0, "status %#x", (unsigned)status);
 }
 
+static void one_that_cannot_become_smaller_stays(void)
+{
+    executed_under("limited", LIMIT);
+}
+
+static void one_that_grows_under_a_hard_limit_needs_no_room_for_a_copy(void)
+{
+    executed_under("hard", 0);
+}
+
 int main(int argc, char **argv)
 {
-    (void)argv;
     if (mallocx == NULL || rallocx == NULL)
         return EXPECT_SKIPPED;
     if (argc > 1)
-        _exit(limited());
+        _exit(strcmp(argv[1], "hard") == 0 ? hard_limited() : limited());
     RUN(a_large_aligned_block_is_zero_without_being_written);
     RUN(a_large_aligned_block_grows_without_a_copy);
     RUN(one_that_cannot_become_smaller_stays);
+    RUN(one_that_grows_under_a_hard_limit_needs_no_room_for_a_copy);
     return EXPECT_RESULT();
 }

@@ -104,6 +104,23 @@ static void what_lies_outside_the_window_counts(void **state) {
     assert_true(hak_outside_give(first));
 }
 
+static bool refuse_unmap(enum hak_os_call call) { return call == HAK_OS_UNMAP; }
+
+/* As where the kernel has no mapping left to split one into two. */
+static void what_cannot_be_unmapped_gives_its_pages_back(void **state) {
+    (void)state;
+    char *block = hak_outside_take(4 * MIB, 1);
+    assert_non_null(block);
+    memset(block, 1, 4 * MIB);
+    hak_os_fault = refuse_unmap;
+    assert_true(hak_outside_give(block));
+    hak_os_fault = NULL;
+    assert_int_equal(hak_limit_taken(), 0);
+    assert_false(hak_outside_give(block));
+    assert_int_equal(hak_os_resident_pages(block, 4 * MIB), 0);
+    assert_int_equal(hak_os_unmap(block, 4 * MIB), 0);
+}
+
 static void free_memory_is_bound_by_what_the_soft_limit_leaves(void **state) {
     (void)state;
     size_t dirty, used = hak_span_take(50 * MIB_GRANULES, 1, &dirty);
@@ -156,6 +173,7 @@ int main(void) {
         cmocka_unit_test_teardown(a_span_beyond_the_hard_limit_is_not_taken, lift),
         cmocka_unit_test_teardown(a_moved_block_takes_what_it_grows_by, lift),
         cmocka_unit_test_teardown(what_lies_outside_the_window_counts, lift),
+        cmocka_unit_test_teardown(what_cannot_be_unmapped_gives_its_pages_back, lift),
         cmocka_unit_test_teardown(free_memory_is_bound_by_what_the_soft_limit_leaves, lift),
         cmocka_unit_test_teardown(what_breaks_the_soft_limit_goes_back, lift),
     };
