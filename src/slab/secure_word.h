@@ -2,7 +2,7 @@
  *
  * Owns:      nothing; secure.h says what stands where.
  * Threads:   any.
- * Measured:  as calls of slab/secure.c, with eight bytes at a time: 740 instructions for a malloc and free of 64 bytes by turns, the workload included; 552 now.
+ * Measured:  as calls of slab/secure.c, with eight bytes at a time: 740 instructions for a malloc and free of 64 bytes by turns, the workload's too; 552 now.
  */
 #ifndef HAK_SLAB_SECURE_WORD_H
 #define HAK_SLAB_SECURE_WORD_H

@@ -281,7 +281,7 @@ static int by_class(const struct hak_held *held, void *live) {
 static void a_walk_shows_what_is_counted(void) {
     struct hak_census census;
     uint64_t live[HAK_CLASS_COUNT] = { 0 };
-    assert_int_equal(hak_walk_all(&(struct hak_walk){ by_class, live }), 0);
+    assert_int_equal(hak_walk_all(&(struct hak_walk){ .each = by_class, .context = live }), 0);
     hak_census_take(&census);
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) assert_int_equal(live[c], census.live[c]);
 }
