@@ -17,16 +17,9 @@ static void span_flush(struct hak_heap *heap, struct hak_granule *record, size_t
     }
 }
 
-/* Its thread vanished when it had put it into its row, and not yet said that it is no longer apart (hak_kept_push). */
-static bool last_is_in_row(const struct hak_kept *kept) {
-    unsigned n = kept->last_count ? kept->count[kept->last_count - 1] : 0;
-    return n > 0 && kept->record[kept->last_count - 1][n - 1] == kept->last;
-}
-
 /* All goes back. In doubt: a thread vanished in the middle of it, and a span may not be kept any more. */
 static void list_flush(struct hak_heap *heap, bool is_in_doubt) {
     struct hak_kept *kept = &heap->kept;
-    if (is_in_doubt && last_is_in_row(kept)) kept->last_count = 0;
     size_t last_count = kept->last_count;
     if (last_count) span_flush(heap, hak_kept_pop_last(kept), last_count, is_in_doubt);
     for (size_t count = 1; count <= HAK_KEPT_SIZES; count++)

@@ -73,7 +73,7 @@ HAK_INLINE bool hak_kept_enter(struct hak_heap *heap) { return hak_kept_begin(he
 HAK_INLINE void hak_kept_leave(struct hak_heap *heap) { hak_store_release(&heap->kept.busy, 0); } /* pairs with the thief's look */
 
 /* The usual way of hak_kept_give(), for what was kept before; in the list or not at all. `words`: the record's, with the heap's name.
- * Fork may find any of these stores the last: `last` is never two spans, and a span is in a row before it is counted. */
+ * Any of these stores may be the last, by a fork or by who leaves a handler by longjmp: a span is nowhere twice, and in a row before it is counted. */
 HAK_INLINE bool hak_kept_push(struct hak_heap *heap, struct hak_granule *record, uint32_t count, uint64_t words) {
     struct hak_kept *kept = &heap->kept;
     uint32_t last_count = kept->last_count;
@@ -81,10 +81,15 @@ HAK_INLINE bool hak_kept_push(struct hak_heap *heap, struct hak_granule *record,
     unsigned n = kept->count[count - 1];
     if (HAK_UNLIKELY(n + (last_count == count) >= kept->each) || HAK_UNLIKELY(bytes > hak_load_relaxed(&kept->reserved))) return false;
     if (last_count != 0) { /* there is room for it: there was when it came, and what was there since was taken */
-        n = kept->count[last_count - 1];
-        kept->record[last_count - 1][n] = kept->last;
-        __atomic_store_n(&kept->count[last_count - 1], (uint8_t)(n + 1), __ATOMIC_RELEASE);
         __atomic_store_n(&kept->last_count, 0, __ATOMIC_RELEASE);
+        atomic_signal_fence(memory_order_seq_cst);
+        struct hak_granule *last = kept->last;
+        last_count = (uint32_t)hak_large_granules(last); /* a handler may have freed another meanwhile */
+        n = kept->count[last_count - 1];
+        if (HAK_LIKELY(n < HAK_KEPT_EACH_MOST)) {
+            kept->record[last_count - 1][n] = last;
+            __atomic_store_n(&kept->count[last_count - 1], (uint8_t)(n + 1), __ATOMIC_RELEASE);
+        }
     }
     hak_large_words_set(record, words | HAK_LARGE_KEPT);
     hak_store_relaxed(&kept->bytes, bytes);

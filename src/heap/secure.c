@@ -66,6 +66,7 @@ void *hak_secure_take(struct hak_heap *instance, size_t total, size_t bytes) {
         char *block = hak_visit_any(total, instance, (unsigned)class_index);
         if (HAK_UNLIKELY(!block)) return NULL;
         if (!joins(bin, hak_shelf_of(instance, (unsigned)class_index)->current, block, block_bytes)) return take_alone(block, bytes);
+        if (class_index <= HAK_SMALL_CLASS_MAX) instance->drawn[class_index] = 0; /* of a word that went back: it may have been the last there */
     }
     if (class_index <= HAK_SMALL_CLASS_MAX) return hak_secure_take_drawn(instance, (unsigned)class_index, block_bytes, bytes);
     unsigned bit = hak_secure_draw(bin->word, &instance->random);

@@ -73,26 +73,6 @@ static void each_size_gives_what_was_freed_last_of_it(void **state) {
     AUDIT();
 }
 
-/* The child of a fork finds it in a row and apart, for its thread was moving it. */
-static void what_a_vanished_thread_was_moving_goes_back_once(void **state) {
-    (void)state;
-    struct hak_heap *heap = heap_make();
-    void *one = large_take(3), *two = large_take(3);
-    assert_true(large_free(heap, one));
-    assert_true(large_free(heap, two));
-    assert_ptr_equal(heap->kept.last, record_of(two));
-    heap->kept.record[3 - 1][heap->kept.count[3 - 1]++] = record_of(two);
-    hak_store_relaxed(&heap->kept.busy, 1);
-    hak_kept_flush_vanished(heap);
-    assert_int_equal(heap->kept.last_count, 0);
-    assert_int_equal(heap->kept.count[3 - 1], 0);
-    assert_false(hak_large_is_kept(record_of(one)));
-    assert_false(hak_large_is_kept(record_of(two)));
-    AUDIT();
-    heap_end(heap);
-    AUDIT();
-}
-
 static void a_span_serves_sizes_up_to_a_quarter_less(void **state) {
     (void)state;
     struct hak_heap *heap = heap_make();
@@ -434,7 +414,6 @@ int main(void) {
         cmocka_unit_test(a_span_that_two_threads_keep_is_found_by_the_second),
         cmocka_unit_test(a_thief_and_the_owner_never_both_have_it),
         cmocka_unit_test(each_size_gives_what_was_freed_last_of_it), /* memory is touched already: others above count on what is not */
-        cmocka_unit_test(what_a_vanished_thread_was_moving_goes_back_once),
     };
     return cmocka_run_group_tests(tests, heap_room_start, NULL);
 }
