@@ -12,8 +12,8 @@
 
 static const char name[] = "delete";
 
-HAK_NOINLINE void hak_delete_other(void *block, struct hak_granule *record) {
-    size_t middle_class = hak_slab_owners_middle(hak_self, hak_load_relaxed(&record->owner));
+HAK_NOINLINE void hak_delete_other(void *block, struct hak_granule *record, void *owner) {
+    size_t middle_class = hak_slab_owners_middle(hak_self, owner); /* the thread's own: it made it what it is */
     if (HAK_LIKELY(middle_class != 0)) {
         hak_middle_free_inline(block, record, hak_self, name, middle_class);
         return;
@@ -25,7 +25,8 @@ HAK_NOINLINE void hak_delete_other(void *block, struct hak_granule *record) {
 HAK_NOINLINE void hak_delete_slow(void *block) {
     if (!block) return;
     if (HAK_LIKELY(hak_region_holds(block))) {
-        hak_delete_other(block, hak_granule_at(hak_granule_of(block)));
+        struct hak_granule *record = hak_granule_at(hak_granule_of(block));
+        hak_delete_other(block, record, hak_load_relaxed(&record->owner));
         return;
     }
     hak_find(name, block);

@@ -11,7 +11,7 @@ extern "C" {
 
 void hak_delete_slow(void *block);
 struct hak_granule;
-void hak_delete_other(void *block, struct hak_granule *record); /* as hak_free_other() */
+void hak_delete_other(void *block, struct hak_granule *record, void *owner); /* as hak_free_other() */
 /* The size is not that of the block's class: right all the same (a coarser class, a large block), or misuse. */
 void hak_delete_sized_slow(void *block, size_t stated);
 

@@ -55,7 +55,7 @@ __attribute__((visibility("hidden"))) void *hak_malloc_slow(size_t bytes);
 __attribute__((visibility("hidden"))) void hak_free_slow(void *block);
 struct hak_granule;
 /* in the window, but its granule's owner is not this thread's heap as small blocks name it */
-__attribute__((visibility("hidden"))) void hak_free_other(void *block, struct hak_granule *record);
+__attribute__((visibility("hidden"))) void hak_free_other(void *block, struct hak_granule *record, void *owner);
 __attribute__((visibility("hidden"))) void hak_free_event(void *block);
 /* the size stated by the caller is not the block's class: right, or misuse */
 __attribute__((visibility("hidden"))) void hak_free_sized_slow(void *block, size_t bytes);
@@ -144,15 +144,15 @@ HAK_INLINE size_t hak_window_bytes(void) {
 }
 
 /* `window_bytes`: beyond it the caller leaves, hak_window_bytes() or less. `slow_sized`: the caller states a size, which must be
- * that of the block's class here; else `slow` is given, and `other`, as hak_free_other(). */
-HAK_INLINE void hak_free_any(void *block, size_t window_bytes, void (*slow)(void *), void (*other)(void *, struct hak_granule *), size_t bytes,
+ * that of the block's class here; else `slow` is given, and `other`, as hak_free_other(), which is told the owner that was read, relaxed. */
+HAK_INLINE void hak_free_any(void *block, size_t window_bytes, void (*slow)(void *), void (*other)(void *, struct hak_granule *, void *), size_t bytes,
                              void (*slow_sized)(void *, size_t)) {
 #define HAK_LEAVE() (slow_sized ? slow_sized(block, bytes) : slow(block))
     uintptr_t offset = (uintptr_t)block - hak_window.base;
     if (HAK_UNLIKELY(offset >= window_bytes)) return HAK_LEAVE();
     struct hak_fast_record *record = (struct hak_fast_record *)(hak_window.records - (offset >> 11 & ~(uintptr_t)31));
-    if (HAK_UNLIKELY(__atomic_load_n(&record->owner, __ATOMIC_RELAXED) != (void *)hak_self))
-        return slow_sized ? slow_sized(block, bytes) : other(block, (struct hak_granule *)(void *)record);
+    void *owner = __atomic_load_n(&record->owner, __ATOMIC_RELAXED);
+    if (HAK_UNLIKELY(owner != (void *)hak_self)) return slow_sized ? slow_sized(block, bytes) : other(block, (struct hak_granule *)(void *)record, owner);
     uint64_t low, index = hak_multiply((uint64_t)((char *)block - record->start), &record->reciprocal, &low);
     if (HAK_UNLIKELY(low >= record->reciprocal)) /* no block starts there */
         return HAK_LEAVE();

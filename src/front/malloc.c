@@ -263,14 +263,13 @@ HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
     unsigned class_index = hak_class_small(bytes);
     if (bytes - 1 >= HAK_SMALL_BYTES_MAX) { /* its bin was not looked at yet */
         if (HAK_UNLIKELY(bytes - 1 >= HAK_SLAB_BLOCK_BYTES_MAX)) return bytes ? malloc_large(bytes) : malloc_nothing();
-        size_t middle_class = hak_heap_middle_class(heap, bytes);
-        struct hak_middle *middle = hak_middle_of(heap, middle_class);
+        struct hak_middle *middle = hak_middle_of(heap, hak_heap_middle_class(heap, bytes));
         unsigned count = hak_middle_count(middle);
         if (HAK_LIKELY(count != 0)) {
             if (HAK_UNLIKELY(hak_load_relaxed(&heap->mail) != 0)) return malloc_middle_looked(bytes, heap, middle);
             return malloc_middle(bytes, heap, middle, count);
         }
-        class_index = (unsigned)middle_class;
+        class_index = hak_middle_class(heap, middle); /* not before: the usual way has no use for it */
         if (!hak_heap_is_none(heap)) middle->state = 0;
         struct hak_bin *bin = &heap->bin[class_index];
         uint64_t word = bin->word;
@@ -416,8 +415,9 @@ static HAK_NOINLINE void free_strange(void *block, struct hak_granule *record, s
     hak_stranger_free(self, owner, record, block, (unsigned)index); /* a block past the last is free for ever */
 }
 
-HAK_NOINLINE void hak_free_other(void *block, struct hak_granule *record) {
-    struct hak_heap *heap = hak_self, *owner = hak_load_acquire(&record->owner);
+HAK_NOINLINE void hak_free_other(void *block, struct hak_granule *record, void *seen_owner) {
+    struct hak_heap *heap = hak_self, *owner = seen_owner;
+    atomic_thread_fence(memory_order_acquire); /* of that load */
     size_t middle_class = hak_slab_owners_middle(heap, owner);
     if (HAK_LIKELY(middle_class != 0)) hak_middle_free_inline(block, record, heap, "free", middle_class);
     else if (HAK_LIKELY(owner == HAK_LARGE)) free_large(record, block);
@@ -425,7 +425,8 @@ HAK_NOINLINE void hak_free_other(void *block, struct hak_granule *record) {
 }
 
 HAK_NOINLINE void hak_free_slow(void *block) {
-    if (HAK_LIKELY(hak_region_holds(block))) hak_free_other(block, hak_granule_at(hak_granule_of(block)));
+    struct hak_granule *record = HAK_LIKELY(hak_region_holds(block)) ? hak_granule_at(hak_granule_of(block)) : NULL;
+    if (HAK_LIKELY(record != NULL)) hak_free_other(block, record, hak_load_acquire(&record->owner));
     else free_outside(block);
 }
 

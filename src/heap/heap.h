@@ -312,6 +312,10 @@ HAK_INLINE struct hak_middle *hak_middle_of(struct hak_heap *heap, size_t class_
     __asm__("" : "+r"(middle)); /* one register: gcc would make each field's address of heap and class again */
     return middle;
 }
+/* The class of what is kept there. */
+HAK_INLINE unsigned hak_middle_class(const struct hak_heap *heap, const struct hak_middle *middle) {
+    return (unsigned)(middle - heap->middle) + HAK_SMALL_CLASS_MAX + 1;
+}
 HAK_INLINE unsigned hak_middle_count(const struct hak_middle *middle) {
     HAK_STATIC(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
     return __atomic_load_n(&middle->count, __ATOMIC_RELAXED);
