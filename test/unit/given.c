@@ -124,10 +124,10 @@ static void what_went_back_and_is_touched_again_is_kept(void **state) {
     (void)state;
     struct hak_heap *owner = heap_make(), *stranger = heap_make();
     unsigned c = HAK_SMALL_CLASS_MAX / 2, count = SLABS * hak_classes[c].capacity;
-    hak_store_relaxed(&hak_purge.keep_ms, 0);
-    hak_store_relaxed(&hak_purge.judged_since_ms, 0);
     blocks_take(owner, c, count);
     bound_set(true);
+    hak_store_relaxed(&hak_purge.keep_ms, 0); /* now: what is taken above may be touched again, and must not be summed */
+    hak_store_relaxed(&hak_purge.judged_since_ms, 0);
     uint64_t returned = hak_load_relaxed(&hak_purge.returned_bytes), retouched = hak_load_relaxed(&hak_purge.retouched_bytes);
     for (unsigned i = 0; i < count; i++) block_give(stranger, blocks[i]);
     all_flush(stranger);
