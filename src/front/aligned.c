@@ -22,19 +22,27 @@ static HAK_COLD void *secure_aligned(size_t total, size_t bytes, const void *add
     return block;
 }
 
-void *hak_front_aligned(size_t align, size_t bytes) {
-    if (align <= 16) return hak_malloc_inline(bytes, hak_malloc_slow);
+static HAK_NOINLINE void *aligned_further(size_t align, size_t bytes, const void *address, uintptr_t stack) {
     if (HAK_UNLIKELY(align > PTRDIFF_MAX || bytes > PTRDIFF_MAX - align)) {
         errno = ENOMEM;
         return NULL;
     }
     if (HAK_UNLIKELY(hak_heap_is_none(hak_self))) hak_start(); /* which says whether the level is on */
     size_t rounded = hak_round_up((bytes ? bytes : 1) + hak_secure_word_bytes(), align);
-    if (HAK_UNLIKELY(hak_secure_is_on()) && rounded <= HAK_SLAB_BLOCK_BYTES_MAX) return secure_aligned(rounded, bytes, HAK_FRONT_CALLER());
-    if (rounded <= HAK_SLAB_BLOCK_BYTES_MAX) return hak_malloc_inline(rounded, hak_malloc_slow);
+    if (HAK_UNLIKELY(hak_secure_is_on()) && rounded <= HAK_SLAB_BLOCK_BYTES_MAX) return secure_aligned(rounded, bytes, address, stack);
+    if (rounded <= HAK_SLAB_BLOCK_BYTES_MAX) return hak_malloc_from(rounded, address, stack);
     bool zeroed;
     /* a large block starts at a granule; below that, sizes just above a small class need not be rounded */
-    return hak_front_large(bytes > HAK_SLAB_BLOCK_BYTES_MAX ? bytes : rounded, align, HAK_FRONT_CALLER(), &zeroed);
+    return hak_front_large(bytes > HAK_SLAB_BLOCK_BYTES_MAX ? bytes : rounded, align, address, stack, &zeroed);
+}
+
+/* The usual way calls nothing but as its last thing: a small block, and it is known that the secure level is off. */
+void *hak_front_aligned(size_t align, size_t bytes) {
+    if (align <= 16) return hak_malloc_inline(bytes, hak_malloc_slow);
+    size_t rounded = (bytes - 1 + align) & -align;
+    bool is_usual = bytes - 1 < HAK_SLAB_BLOCK_BYTES_MAX && rounded - 1 < HAK_SLAB_BLOCK_BYTES_MAX && HAK_LIKELY(hak_load_relaxed(&hak_secure.is_off) != 0);
+    if (HAK_UNLIKELY(!is_usual)) return aligned_further(align, bytes, HAK_FRONT_CALLER());
+    return hak_malloc_inline(rounded, hak_malloc_slow);
 }
 
 static bool is_power_of_two(size_t n) { return n != 0 && (n & (n - 1)) == 0; }

@@ -94,7 +94,8 @@ HAK_COLD bool hak_start(void) {
     if (HAK_OPT(word_bytes) != HAK_WORD_BYTES) hak_window_set(HAK_OPT(word_bytes));
     if (!hak_region_start(HAK_OPT(region_gb))) return false;
     if (hak_region.is_limited) hak_classes_compact(); /* the same for every thread that comes here */
-    if (HAK_UNLIKELY(HAK_OPT(secure)) && !hak_front_secure_begin()) return false;
+    if (HAK_LIKELY(!HAK_OPT(secure))) hak_store_relaxed(&hak_secure.is_off, 1);
+    else if (!hak_front_secure_begin()) return false;
     /* two first calls at once, after a dlopen, both do this; the second key is given back */
     __atomic_store_n(&hak_slab_misuse, hak_misuse, __ATOMIC_RELAXED);
     __atomic_store_n(&hak_heap_on_birth, thread_begins, __ATOMIC_RELAXED);

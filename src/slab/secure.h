@@ -22,6 +22,7 @@
 enum { HAK_SECURE_WORD_BYTES = 8 };
 struct HAK_ALIGNED(HAK_LINE) hak_secure {
     hak_atomic_u32 is_on; /* from before the first slab is cut, for ever */
+    hak_atomic_u32 is_off; /* 1: the options were read, and it stays off */
     hak_atomic_u32 word_bytes;     /* behind each block: HAK_SECURE_WORD_BYTES; off: 0 */
     hak_atomic_u32 guard_granules; /* that nobody may touch, behind each slab and each large block: 1; off: 0 */
     hak_atomic_u32 has_guards; /* hak_os_guards_there() */
