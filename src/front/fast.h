@@ -29,7 +29,7 @@ struct hak_fast_bin {
     uint64_t word;
     char *base;
 };
-enum { HAK_FAST_BINS = 105, HAK_FAST_STEPS = 64 };
+enum { HAK_FAST_BINS = 65, HAK_FAST_STEPS = 64 };
 struct hak_fast_heap {
     struct hak_fast_bin bin[HAK_FAST_BINS];
     uint16_t class_bytes[HAK_FAST_STEPS];

@@ -69,7 +69,7 @@ static void *small_take(struct hak_heap *heap, struct hak_heap *home, size_t byt
         }
         middle->state = 0;
     }
-    struct hak_bin *bin = &heap->bin[class_index];
+    struct hak_bin *bin = hak_bin_at(heap, class_index);
     uint64_t word = bin->word;
     if (word != 0) {
         bin->word = word & (word - 1);

@@ -20,7 +20,7 @@
 #include <string.h>
 
 HAK_STATIC(sizeof(struct hak_fast_bin) == sizeof(struct hak_bin) && offsetof(struct hak_heap, bin) == 0);
-HAK_STATIC((int)HAK_FAST_BINS == (int)HAK_CLASS_COUNT && HAK_FAST_STEPS * 16 == HAK_SMALL_BYTES_MAX);
+HAK_STATIC((int)HAK_FAST_BINS == (int)HAK_SMALL_CLASS_MAX + 1 && HAK_FAST_STEPS * 16 == HAK_SMALL_BYTES_MAX);
 HAK_STATIC(offsetof(struct hak_fast_heap, class_bytes) == offsetof(struct hak_heap, class_bytes));
 HAK_STATIC(sizeof(struct hak_fast_record) == sizeof(struct hak_granule));
 HAK_STATIC(offsetof(struct hak_fast_record, reciprocal) == offsetof(struct hak_granule, reciprocal));
@@ -271,7 +271,7 @@ HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
         }
         class_index = hak_middle_class(heap, middle); /* not before: the usual way has no use for it */
         if (!hak_heap_is_none(heap)) middle->state = 0;
-        struct hak_bin *bin = &heap->bin[class_index];
+        struct hak_bin *bin = hak_bin_at(heap, class_index);
         uint64_t word = bin->word;
         if (HAK_LIKELY(word != 0)) {
             bin->word = word & (word - 1);

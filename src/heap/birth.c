@@ -26,7 +26,7 @@ const struct hak_heap hak_heap_gone = { .split = ~UINT64_C(0), .index = HAK_HEAP
 bool (*hak_heap_on_birth)(struct hak_heap *heap);
 
 enum {
-    PAGE = HAK_HEAP_FIRST_BYTES / 2,
+    PAGE = HAK_HEAP_FIRST_BYTES,
     STRIDE = (sizeof(struct hak_heap) + PAGE - 1) & -PAGE, /* what lies between is never touched */
     PER_GRANULE = HAK_GRANULE_BYTES / STRIDE,
     GRANULES_MAX = 16384, /* 49,152 threads at a time; beyond it malloc fails in further ones */

@@ -90,7 +90,7 @@ HAK_NOINLINE void *hak_borrow_before(size_t bytes, struct hak_heap *heap, unsign
     if (most >= bytes * 2) most = (uint32_t)bytes * 2 - 1;
     for (unsigned c = index + 1; c <= HAK_BORROW_CLASS_MAX && hak_classes[c].block_bytes <= most; c++) {
         if (hak_classes[c].block_bytes & unaligned) continue;
-        struct hak_bin *bin = &heap->bin[c];
+        struct hak_bin *bin = hak_bin_at(heap, c);
         uint64_t word = bin->word;
         bool is_kept = hak_class_is_middle(c) && hak_middle_count(hak_middle_of(heap, c)) != 0;
         if (!is_kept && word == 0) continue;

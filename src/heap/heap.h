@@ -112,7 +112,7 @@ HAK_STATIC(sizeof(struct hak_letter) == HAK_LINE);
 
 struct hak_family;
 struct HAK_ALIGNED(HAK_LINE) hak_heap {
-    struct hak_bin bin[HAK_CLASS_COUNT]; /* first: a small class's bytes are its bin's offset */
+    struct hak_bin bin[HAK_SMALL_CLASS_MAX + 1]; /* of the small classes; first: a class's bytes are its bin's offset. hak_bin_at() */
     uint16_t class_bytes[HAK_SMALL_CLASS_MAX]; /* by (size - 1) / 16: of the small class that serves it; 0: a heap that is none */
     uint64_t tick;                       /* hak_os_ticks() at which the sweep is due */
     int64_t middle_most;                 /* of free_sum: where it is more, what is kept of blocks above 1 KiB is looked at; 0 at first */
@@ -138,7 +138,6 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     uint32_t split_seen;                 /* hak_split_version, when it last followed */
     const void *from_address;            /* who asked, when it was not malloc's caller; NULL: look at the stack */
     uintptr_t from_stack;
-    struct hak_shelf shelf[HAK_CLASS_COUNT];
     struct hak_counters counters;
     HAK_ALIGNED(HAK_LINE) _Atomic(uintptr_t) mail; /* slabs to which strangers have freed, first | epoch tag */
     hak_atomic_u32 state;                                  /* enum hak_heap_state */
@@ -170,7 +169,9 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     int32_t gathered;    /* blocks of a batch, on an average of the last */
     uint8_t flushes;     /* how often batches were flushed */
     uint8_t had_letters; /* 1: it was told of a block once */
-    /* from here on not touched by a thread that has little to do, which needs HAK_HEAP_FIRST_BYTES */
+    HAK_ALIGNED(HAK_LINE) struct hak_shelf shelf[HAK_CLASS_COUNT]; /* the small classes first: */
+    /* from the others on not touched by a thread that has little to do, which needs HAK_HEAP_FIRST_BYTES */
+    struct hak_bin middle_bin[HAK_MIDDLE_CLASSES];
     uint32_t handed_due[HAK_SMALL_CLASS_MAX + 1]; /* a class stays earned if shelf[].handed is HAK_RARE_AGAIN more at its thread's end */
     uint64_t made_room[(HAK_SHELF_COUNT + 63) / 64]; /* by shelf: its slab ended for another's sake since middle_ms */
     HAK_ALIGNED(HAK_LINE) struct hak_middle middle[HAK_MIDDLE_CLASSES];
@@ -186,8 +187,8 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     HAK_ALIGNED(HAK_LINE) struct hak_letter letter[HAK_LETTER_LINES];
     uint8_t drawn[HAK_SMALL_CLASS_MAX + 1]; /* heap/secure.h's: the bit of the bin's word that is next, + 1; 0: none yet */
 };
-enum { HAK_HEAP_FIRST_BYTES = 2 * 4096 }; /* two pages: heaps begin with one (heap/birth.c) */
-HAK_STATIC(offsetof(struct hak_heap, handed_due) <= HAK_HEAP_FIRST_BYTES);
+enum { HAK_HEAP_FIRST_BYTES = 4096 }; /* a page, and heaps begin with one (heap/birth.c) */
+HAK_STATIC(offsetof(struct hak_heap, shelf) + (HAK_SMALL_CLASS_MAX + 1) * sizeof(struct hak_shelf) <= HAK_HEAP_FIRST_BYTES);
 
 /* The library's only thread-local variable. */
 extern _Thread_local struct hak_heap *hak_self __attribute__((tls_model("initial-exec"), visibility("hidden")));
@@ -223,10 +224,15 @@ HAK_INLINE struct hak_shelf *hak_shelf_of(struct hak_heap *heap, unsigned shelf_
     if (HAK_LIKELY(shelf_index < HAK_CLASS_COUNT)) return &heap->shelf[shelf_index];
     return &hak_load_acquire(&heap->pools)->shelf[hak_class_plain(shelf_index)];
 }
+/* Of a class, whether it is split or not. No branch: visits come of all of them. */
+HAK_INLINE struct hak_bin *hak_bin_at(struct hak_heap *heap, size_t class_index) {
+    size_t rest = offsetof(struct hak_heap, middle_bin) - (HAK_SMALL_CLASS_MAX + 1) * sizeof(struct hak_bin);
+    return (struct hak_bin *)(void *)((char *)heap + class_index * sizeof(struct hak_bin) + (class_index > HAK_SMALL_CLASS_MAX ? rest : 0));
+}
 /* Where the word that was taken for it is. */
 HAK_INLINE struct hak_bin *hak_bin_of(struct hak_heap *heap, unsigned shelf_index) {
     if (HAK_UNLIKELY(shelf_index >= HAK_CLASS_COUNT)) return &hak_load_acquire(&heap->pools)->of[hak_class_plain(shelf_index)].bin[1];
-    if (HAK_LIKELY(!hak_heap_is_split(heap, shelf_index))) return &heap->bin[shelf_index];
+    if (HAK_LIKELY(!hak_heap_is_split(heap, shelf_index))) return hak_bin_at(heap, shelf_index);
     return &hak_load_acquire(&heap->pools)->of[shelf_index].bin[0];
 }
 /* The shelves it has: all loops over them end here. */

@@ -21,8 +21,6 @@
 #include "os/os.h"
 #include "rules/options.h"
 
-#include <string.h>
-
 enum { STEP_MS = 20, HAND_ONE = 1 << 16, TICKS = 1 << 21, CHUNKS_PER_100_MS = 64, STEP_CHUNKS = 32, STEP_CHUNKS_MAX = 64, PASSED_MAX = 512,
        CLOCK_STEP_MAX = 16 * HAK_VISIT_CLOCK };
 
@@ -125,7 +123,8 @@ static HAK_NOINLINE void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
         hak_kept_tick(heap, now);
         hak_middle_flush(heap);
         hak_rush_tick(&heap->rush);
-        memset(heap->made_room, 0, sizeof heap->made_room);
+        for (size_t i = 0; i < sizeof heap->made_room / sizeof *heap->made_room; i++)
+            if (HAK_UNLIKELY(heap->made_room[i] != 0)) heap->made_room[i] = 0; /* a page that else nobody may have written */
         hak_borrow_forget(heap, false);
         /* who left by a longjmp between a letter and its bit hides that line from all who write there after him */
         if (heap->had_letters) hak_or(&heap->letters, UINT32_MAX);

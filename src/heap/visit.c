@@ -565,8 +565,8 @@ void *hak_visit_any(size_t bytes, struct hak_heap *heap, unsigned index) {
 
 /* Its usual way calls nothing: all else is a tail call. The class is not split. */
 void *hak_visit(size_t bytes, struct hak_heap *heap, unsigned class_index) {
-    HAK_ASSERT(class_index > 0 && class_index < HAK_CLASS_COUNT && !heap->bin[class_index].word);
+    HAK_ASSERT(class_index > 0 && class_index < HAK_CLASS_COUNT && !hak_bin_at(heap, class_index)->word);
     if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) return visit_due(bytes, heap, class_index);
     size_t index = class_index;
-    return visit(bytes, heap, index, &heap->shelf[index], &heap->bin[index]);
+    return visit(bytes, heap, index, &heap->shelf[index], hak_bin_at(heap, index));
 }

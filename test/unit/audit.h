@@ -31,7 +31,7 @@ static inline void audit_heap(struct hak_heap *heap, void *most) {
 }
 
 static inline int64_t audit_homes(void) {
-    size_t stride = (sizeof(struct hak_heap) + HAK_HEAP_FIRST_BYTES / 2 - 1) / (HAK_HEAP_FIRST_BYTES / 2) * (HAK_HEAP_FIRST_BYTES / 2), each = HAK_GRANULE_BYTES / stride;
+    size_t stride = hak_round_up(sizeof(struct hak_heap), HAK_HEAP_FIRST_BYTES), each = HAK_GRANULE_BYTES / stride;
     uint32_t count = 0;
     hak_heap_each(audit_heap, &count);
     return (int64_t)((count + each - 1) / each);

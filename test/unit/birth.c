@@ -59,7 +59,7 @@ static void a_borrowed_heap_is_dead_again_at_once(void **state) {
     hak_heap_give_back(heap);
     assert_true(hak_heap_is_none(hak_self) && hak_heap_is_gone(hak_self));
     assert_int_equal(state_of(heap), HAK_HEAP_DEAD);
-    assert_int_equal(heap->bin[3].word, 0);
+    assert_int_equal(hak_bin_at(heap, 3)->word, 0);
     hak_stranger_free(hak_self, atomic_load(&hak_slab_of(hak_granule_at(hak_granule_of(block)))->owner), hak_granule_at(hak_granule_of(block)), block,
                       block_index(block));
     assert_ptr_equal(hak_heap_borrow(), heap);
@@ -345,7 +345,7 @@ static void a_dead_heap_holds_back_nothing_but_what_the_program_holds(void **sta
     struct hak_slab *slab = slab_of(kept);
     assert_ptr_equal(atomic_load(&slab->owner), heap);
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
-        assert_true(heap->bin[c].word == 0 && !heap->shelf[c].current);
+        assert_true(hak_bin_at(heap, c)->word == 0 && !heap->shelf[c].current);
         for (slab = hak_slab_named(heap->shelf[c].partial); slab; slab = hak_slab_named(slab->next)) hak_slab_check(slab);
     }
     AUDIT();

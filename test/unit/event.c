@@ -101,7 +101,7 @@ static void last_free_of_a_current_slab_is_seen(void **state) {
             }
             assert_int_equal(slab->place, HAK_SLAB_CURRENT);
             assert_int_equal(hak_row_out(hak_slab_row(slab)), 0);
-            assert_true(heap->bin[c].word == 0);
+            assert_true(hak_bin_at(heap, c)->word == 0);
             assert_true(slab->counted_pages > 0); /* as free memory */
             heap_end(heap);
         }
@@ -171,10 +171,10 @@ static void the_word_in_use_goes_back_though_a_third_thread_is_at_the_slab(void 
     class_is_common(heap, c);
     for (unsigned i = 0; i < count; i++) blocks[i] = block_take(heap, c);
     struct hak_slab *slab = slab_of(blocks[0]);
-    assert_true(heap->bin[c].word != 0);
+    assert_true(hak_bin_at(heap, c)->word != 0);
     assert_true(hak_slab_claim(slab));
     for (unsigned i = 0; i < count; i++) block_give(heap, blocks[i]);
-    assert_true(heap->bin[c].word == 0);
+    assert_true(hak_bin_at(heap, c)->word == 0);
     assert_int_equal(hak_row_out(hak_slab_row(slab)), 0);
     assert_int_equal(hak_slab_free_pages_claimed(slab), ~UINT64_C(0)); /* whoever looks next has them */
     hak_slab_unclaim(slab);
@@ -215,9 +215,9 @@ static void a_bins_word_goes_back_to_its_slab(void **state) {
     uint64_t handed = heap->shelf[c].handed;
     blocks[0] = block_take(heap, c);
     struct hak_slab *slab = slab_of(blocks[0]);
-    assert_true(heap->bin[c].word != 0 && heap->shelf[c].handed > handed + 1);
+    assert_true(hak_bin_at(heap, c)->word != 0 && heap->shelf[c].handed > handed + 1);
     hak_bin_put_back(heap, c);
-    assert_true(heap->bin[c].word == 0 && !heap->shelf[c].current);
+    assert_true(hak_bin_at(heap, c)->word == 0 && !heap->shelf[c].current);
     assert_int_equal(heap->shelf[c].handed, handed + 1);
     assert_int_equal(slab->place, HAK_SLAB_PARTIAL);
     assert_int_equal(hak_row_out(hak_slab_row(slab)), 1);

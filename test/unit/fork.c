@@ -111,7 +111,7 @@ static void vanished_heaps_blocks_are_given_back(void) {
         CHILD_REQUIRE(before.handed[c] == after.handed[c] && before.live[c] == after.live[c]);
     CHILD_REQUIRE(live_all() == live); /* what the program held, it holds */
     CHILD_REQUIRE(!mine->is_survivor && hak_load_relaxed(&theirs->state) == HAK_HEAP_DEAD && hak_heap_dead_any());
-    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) CHILD_REQUIRE(theirs->bin[c].word == 0 && !theirs->shelf[c].current);
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) CHILD_REQUIRE(hak_bin_at(theirs, c)->word == 0 && !theirs->shelf[c].current);
     hak_heap_each(slabs_check, NULL);
     audit_in_child();
     for (unsigned i = 0; i < BLOCKS; i++) {

@@ -36,7 +36,7 @@ static inline int heap_room_start(void **state) {
 
 /* As malloc of a size of the class. */
 static inline void *block_take(struct hak_heap *heap, unsigned c) {
-    struct hak_bin *bin = &heap->bin[c];
+    struct hak_bin *bin = hak_bin_at(heap, c);
     if (!bin->word) return hak_visit(hak_classes[c].block_bytes, heap, c);
     unsigned index = hak_word_first(bin->word);
     bin->word &= bin->word - 1;

@@ -123,7 +123,7 @@ static void who_takes_none_is_told_none(void **state) {
 static unsigned take_some(unsigned c, void **taken, unsigned least) {
     unsigned count = 0;
     class_is_common(owner, c);
-    while (count < least || owner->bin[c].word) taken[count++] = block_take(owner, c);
+    while (count < least || hak_bin_at(owner, c)->word) taken[count++] = block_take(owner, c);
     assert_true(count < hak_classes[c].capacity);
     return count;
 }

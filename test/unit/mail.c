@@ -176,7 +176,7 @@ static void mail_is_read_before_a_heap_grows(void **state) {
     assert_true(hak_load_relaxed(&owner->mail) == 0);
     assert_int_equal(owner->counters.n[HAK_C_visit_new_slab], cut);
     give_many(stranger, 0, 1);
-    while (owner->bin[other].word) block_give(owner, block_take(owner, other)); /* a visit with words left reads none .. */
+    while (hak_bin_at(owner, other)->word) block_give(owner, block_take(owner, other)); /* a visit with words left reads none .. */
     owner->clock_in = 0;
     block_give(owner, block_take(owner, other)); /* .. but by the clock */
     assert_true(hak_load_relaxed(&owner->mail) == 0);

@@ -54,7 +54,7 @@ static void a_page_is_marked_as_used_before_its_blocks_count_as_opened(void **st
     class_is_common(heap, c);
     slab = slab_of(block_take(heap, c));
     for (uint16_t frontier = slab->frontier; slab->frontier == frontier;) { /* to the last block before a page is opened */
-        struct hak_bin *bin = &heap->bin[c];
+        struct hak_bin *bin = hak_bin_at(heap, c);
         while (bin->word) block_take(heap, c);
         store_count = 0;
         action.sa_sigaction = on_store;

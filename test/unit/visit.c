@@ -34,7 +34,7 @@ static void words_are_taken_by_windows(void **state) {
         for (unsigned i = 0; i < capacity; i++) {
             uint64_t before = counted(heap, HAK_C_visit_next_word) + counted(heap, HAK_C_visit_new_slab);
             blocks[i] = block_take(heap, c);
-            assert_true(hak_word_count(heap->bin[c].word) < window);
+            assert_true(hak_word_count(hak_bin_at(heap, c)->word) < window);
             visits += counted(heap, HAK_C_visit_next_word) + counted(heap, HAK_C_visit_new_slab) != before;
         }
         assert_int_equal(live_slabs(c), 1);
@@ -164,7 +164,7 @@ static void above_4_kib_every_second_class_is_served_by_the_next_until_it_grows(
         unsigned most = 33 * hak_load_relaxed(&hak_shares[pair].few) + (64 << 10) / bytes + 1;
         for (; count < most; count++) {
             unsigned serves = hak_heap_middle_class(heap, bytes);
-            void *block = heap->bin[serves].word ? block_take(heap, serves) : hak_visit(bytes, heap, serves);
+            void *block = hak_bin_at(heap, serves)->word ? block_take(heap, serves) : hak_visit(bytes, heap, serves);
             assert_int_equal(slab_of(block)->class_index, serves);
             if (count < 32) assert_int_equal(serves, pair);
             if (serves != pair) assert_int_equal(serves, c);
@@ -191,9 +191,9 @@ static void above_4_kib_every_second_class_is_served_by_the_next_until_it_grows(
 static unsigned borrowed_of(struct hak_heap *heap, unsigned c, size_t bytes, unsigned of, unsigned *count, unsigned most) {
     unsigned borrowed = 0;
     for (unsigned i = 0; i < most; i++) {
-        while (heap->bin[of].word == 0) blocks[(*count)++] = block_take(heap, of);
+        while (hak_bin_at(heap, of)->word == 0) blocks[(*count)++] = block_take(heap, of);
         uint64_t opened = heap->opened_bytes;
-        void *block = heap->bin[c].word ? block_take(heap, c) : hak_visit(bytes, heap, c);
+        void *block = hak_bin_at(heap, c)->word ? block_take(heap, c) : hak_visit(bytes, heap, c);
         blocks[(*count)++] = block;
         if (slab_of(block)->class_index == c) continue;
         assert_int_equal(slab_of(block)->class_index, of);
@@ -309,10 +309,10 @@ static void a_slab_that_is_claimed_when_it_is_turned_to_ends_by_its_last_free(vo
         for (unsigned i = 0; i < 2000; i++) block_give(heap, blocks[0] = block_take(heap, c));
         struct hak_slab *slab = slab_of(blocks[0]);
         size_t granule = hak_slab_granule(slab);
-        while (heap->bin[c].word) block_give(heap, block_take(heap, c));
+        while (hak_bin_at(heap, c)->word) block_give(heap, block_take(heap, c));
         unsigned count = 0;
         do blocks[count++] = block_take(heap, c);
-        while (heap->bin[c].word);
+        while (hak_bin_at(heap, c)->word);
         assert_ptr_equal(slab_of(blocks[0]), slab);
         assert_true(hak_slab_claim(slab));
         void *other = block_take(heap, c);
@@ -359,7 +359,7 @@ static void what_strangers_gave_back_is_used_before_a_new_page(void **state) {
         heap->opened_bytes = 1 << 20;
         unsigned count = hak_classes[c].capacity / 4, given = count / 2;
         take_many(heap, c, count);
-        while (heap->bin[c].word) blocks[count++] = block_take(heap, c);
+        while (hak_bin_at(heap, c)->word) blocks[count++] = block_take(heap, c);
         for (unsigned i = 0; i < given; i++) block_give(stranger, blocks[i]);
         hak_batch_flush(stranger);
         heap->clock_in = 1 << 30; /* no chores, which read it, too */
@@ -381,7 +381,7 @@ static void a_partial_slab_is_used_before_a_new_one(void **state) {
     for (unsigned i = 0; i < capacity / 2; i++) block_give(heap, blocks[i]);
     assert_int_equal(slab_of(blocks[0])->place, HAK_SLAB_PARTIAL);
     uint64_t slabs = live_slabs(c), partial = counted(heap, HAK_C_visit_partial);
-    while (heap->bin[c].word) block_take(heap, c); /* lost to this test, found by nobody */
+    while (hak_bin_at(heap, c)->word) block_take(heap, c); /* lost to this test, found by nobody */
     for (unsigned i = 0; i < capacity / 2; i++) {
         blocks[i] = block_take(heap, c);
         assert_ptr_equal(slab_of(blocks[i]), slab_of(blocks[capacity - 1]));
@@ -475,7 +475,7 @@ static void a_claimed_slab_is_passed_by_and_not_lost(void **state) {
     unsigned c = 12, capacity = hak_classes[c].capacity;
     class_is_common(heap, c);
     blocks[0] = block_take(heap, c);
-    while (heap->bin[c].word) block_take(heap, c);
+    while (hak_bin_at(heap, c)->word) block_take(heap, c);
     struct hak_slab *slab = slab_of(blocks[0]);
     assert_true(hak_slab_claim(slab)); /* as a thread that returns its pages */
     void *block = block_take(heap, c);
@@ -496,7 +496,7 @@ static void a_claimed_slab_that_is_empty_ends_later(void **state) {
     unsigned c = 13, count = 0;
     class_is_common(heap, c);
     do blocks[count++] = block_take(heap, c);
-    while (heap->bin[c].word);
+    while (hak_bin_at(heap, c)->word);
     struct hak_slab *slab = slab_of(blocks[0]);
     assert_true(hak_slab_claim(slab));
     while (count > 0) block_give(heap, blocks[--count]);
