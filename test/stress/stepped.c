@@ -10,7 +10,7 @@
  */
 #include "stress.h"
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) /* whose own handlers cannot be left */
 
 #include <malloc.h>
 #include <setjmp.h>
