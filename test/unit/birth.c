@@ -5,7 +5,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-
 #include "unit/heap_room.h"
 
 #include <pthread.h>
