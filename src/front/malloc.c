@@ -211,7 +211,7 @@ static HAK_NOINLINE void *malloc_large(size_t bytes) {
     if (HAK_UNLIKELY(count > HAK_KEPT_SIZES) || HAK_UNLIKELY(heap->clock_in <= HAK_VISIT_CLOCK) || HAK_UNLIKELY(is_sample))
         return malloc_large_further(bytes, HAK_FRONT_CALLER());
     if (HAK_UNLIKELY(!hak_kept_begin(heap))) return malloc_large_stolen(bytes, HAK_FRONT_CALLER());
-    struct hak_granule *record = heap->kept.last_count == count ? hak_kept_pop_last(&heap->kept) : hak_kept_pop_near(&heap->kept, &count);
+    struct hak_granule *record = hak_kept_pop_near(&heap->kept, &count);
     if (HAK_UNLIKELY(record == NULL)) return malloc_large_none(heap, bytes, HAK_FRONT_CALLER());
     heap->clock_in -= HAK_KEPT_CLOCK;
     heap->large_ahead = ahead;

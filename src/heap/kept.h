@@ -112,6 +112,7 @@ HAK_INLINE struct hak_granule *hak_kept_pop_last(struct hak_kept *kept) {
 /* A span of *count granules, at most HAK_KEPT_SIZES, or of up to a quarter more, which *count then says; NULL: none is kept. */
 HAK_INLINE struct hak_granule *hak_kept_pop_near(struct hak_kept *kept, size_t *count) {
     size_t most = *count + *count / 4, last = kept->last_count;
+    if (HAK_LIKELY(*count == last)) return hak_kept_pop_last(kept);
     if (most > HAK_KEPT_SIZES) most = HAK_KEPT_SIZES;
     for (size_t near = *count; near <= most; near++) {
         if (near != last && kept->count[near - 1] == 0) continue;
