@@ -1,5 +1,5 @@
-"""start.py - what the library adds to the start of the smallest program: page faults, its own resident code, and (told, not
-judged) time.
+"""start.py - what the library adds to the start of the smallest program: page faults, its own resident code, a mapping of its
+variables that no huge page fits into, and (told, not judged) time.
 
 ctest: serial
 """
@@ -16,6 +16,8 @@ FAULTS_MAX = 10
 # small blocks; cat asks for a large, aligned one. clang's code is some 2 KiB longer than what fits into the first part.
 NEAR_KIB_MAX, NEAR_KIB_MAX_CLANG, CODE_KIB_MAX = 64, 128, 128
 READS_ITS_OWN = ("bash", "--norc", "-c", 'while read -r line; do echo "$line"; done < /proc/self/smaps')
+# Where the setting of transparent huge pages is "always", the first variable written of an aligned 2 MiB makes all of it resident.
+VARIABLES_KIB_MAX = 2048 - 64
 RUNS = 101
 
 
@@ -41,6 +43,15 @@ def code_kib(library, environment, *command):
     sys.exit(f"{library} is not in the mappings of {command[0]}")
 
 
+def variables_kib(library):
+    """Of the segment that holds .data and .bss."""
+    for line in output("readelf", "-lW", library).splitlines():
+        words = line.split()
+        if words and words[0] == "LOAD" and "W" in words[6]:
+            return int(words[5], 16) / 1024
+    sys.exit(f"{library} has no segment that can be written")
+
+
 def is_by_clang(library):
     return "clang" in output("readelf", "-p", ".comment", library)
 
@@ -64,6 +75,10 @@ def main():
         if kib > limit:
             breach(f"{kib} KiB of the library's code and constants are resident in {command[0]}; the limit is {limit}; "
                    f"scripts/near.py tells what touched them")
+    kib = variables_kib(library)
+    print(f"the library's variables: {kib:.0f} KiB of addresses (limit {VARIABLES_KIB_MAX})")
+    if kib > VARIABLES_KIB_MAX:
+        breach(f"{kib:.0f} KiB of variables; the limit is {VARIABLES_KIB_MAX}: a huge page fits into more at some addresses")
     finish(f"start, median of {RUNS}")
 
 

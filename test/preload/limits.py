@@ -117,16 +117,18 @@ def main():
         except OSError as error:
             raise Skip(f"{thp} cannot be set: {error.strerror}") from None
         try:
+            # Each start has other addresses. Python maps no arenas of its own so: two of those make a huge page at some addresses.
             argv = [python, "-c", "print([l for l in open('/proc/self/smaps_rollup') if 'AnonHuge' in l][0].split()[1])"]
-            done, without = suite.run(argv), suite.run(argv, preload=False)
+            starts = [suite.run(argv, env={"PYTHONMALLOC": "malloc"}) for _ in range(40)]
             breathed = suite.run([breathe, "6", "3", "16"])
         finally:
             with open(thp, "w") as file:
                 file.write(before)
-        if done.status != 0 or breathed.status != 0:
-            return f"{done.brief()}; {breathed.brief()}"
-        ours, theirs = int(done.out), int(without.out)
-        return None if ours <= theirs else f"python3 starts with {ours} KiB of huge pages, {theirs} without"
+        for done in (*starts, breathed):
+            if done.status != 0:
+                return done.brief()
+        huge = [int(done.out) for done in starts if int(done.out) > 0]
+        return f"{len(huge)} of {len(starts)} starts of python3 have {max(huge)} KiB of huge pages" if huge else None
     suite.case("huge pages always: python3 stays small", huge_pages_always)
     return suite.finish()
 
