@@ -73,17 +73,11 @@ HAK_INLINE uint64_t hak_bit_first(uint64_t word) {
 #endif
 }
 
-/* Takes the lowest set bit from a word that is not 0. */
+/* Takes the lowest set bit from a word that is not 0: by what does not wait for its number, as btr would. The next call's word waits for it. */
 HAK_INLINE uint64_t hak_bit_take(uint64_t *word) {
-#if defined(__x86_64__)
-    uint64_t first; /* gcc clears it by two instructions */
-    __asm__("rep bsfq %1, %0\n\tbtrq %0, %1" : "=&r"(first), "+r"(*word) : : "cc");
-    return first;
-#else
     uint64_t first = hak_bit_first(*word);
     *word &= *word - 1;
     return first;
-#endif
 }
 
 /* Sets bit `index` of a row of bits, by a release store: a third thread that sees it may return the page after the program's

@@ -106,7 +106,7 @@ static HAK_COLD void heap_blank(struct hak_heap *heap, void *survivor) {
             hak_store_release(&row->word[index / 64], hak_load_relaxed(&row->word[index / 64]) | UINT64_C(1) << index % 64);
             hak_free_note_in(&heap->free_sum, -(int64_t)middle->block_bytes);
         }
-        memset(middle->tag, 0, sizeof middle->tag); /* one that was being handed out, too */
+        middle->tags = (hak_middle_tags){ 0 }; /* one that was being handed out, too */
     }
 }
 

@@ -16,6 +16,10 @@
 #include "rules/counters.h"
 #include "slab/slab.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 /* What malloc reads: up to 64 free blocks, as bits, from `base` on. */
 struct hak_bin {
     uint64_t word;
@@ -58,7 +62,8 @@ struct hak_pools { /* by class */
 
 /* The blocks above 1 KiB of one class that their owner freed last: heap/middle.c. */
 enum { HAK_MIDDLE_CLASSES = HAK_CLASS_COUNT - HAK_SMALL_CLASS_MAX - 1 };
-enum { HAK_MIDDLE_BLOCKS = 12, HAK_MIDDLE_TAGS = 16, HAK_MIDDLE_RUN = 16, HAK_MIDDLE_ONE_RUN = UINT8_MAX + 1 };
+typedef uint8_t hak_middle_tags __attribute__((vector_size(16)));
+enum { HAK_MIDDLE_BLOCKS = 12, HAK_MIDDLE_TAGS = sizeof(hak_middle_tags), HAK_MIDDLE_RUN = 16, HAK_MIDDLE_ONE_RUN = UINT8_MAX + 1 };
 struct hak_middle {
     union {
         uint16_t state; /* from bit 8 on, frees since the last malloc */
@@ -67,11 +72,11 @@ struct hak_middle {
     uint16_t block_bytes;
     uint32_t ahead;  /* as in hak_shelf */
     uint64_t handed; /* to the program, since the heap was born */
-    uint8_t tag[HAK_MIDDLE_TAGS]; /* of each block, all compared at once by a free; 0 from count on */
+    hak_middle_tags tags; /* of each block, of the last one first, all compared at once by a free; 0 from count on */
     void *block[HAK_MIDDLE_BLOCKS];
 };
 HAK_STATIC(sizeof(struct hak_middle) == 2 * HAK_LINE && (int)HAK_MIDDLE_BLOCKS < (int)HAK_MIDDLE_ONE_RUN);
-HAK_STATIC(offsetof(struct hak_middle, tag) % HAK_MIDDLE_TAGS == 0 && (int)HAK_MIDDLE_BLOCKS <= (int)HAK_MIDDLE_TAGS);
+HAK_STATIC(offsetof(struct hak_middle, tags) % HAK_MIDDLE_TAGS == 0 && (int)HAK_MIDDLE_BLOCKS <= (int)HAK_MIDDLE_TAGS);
 HAK_STATIC(HAK_MIDDLE_TAGS == 16 && HAK_MIDDLE_RUN == 16); /* a bit each tells that they are reached: heap/middle.h */
 HAK_STATIC((HAK_MIDDLE_RUN + 1) * HAK_MIDDLE_ONE_RUN + HAK_MIDDLE_BLOCKS <= UINT16_MAX && HAK_SLAB_BLOCK_BYTES_MAX <= UINT16_MAX);
 
@@ -335,6 +340,27 @@ void hak_middle_collect(struct hak_heap *heap, struct hak_slab *slab);
 /* All that is kept goes back to the slabs; of one class. */
 void hak_middle_flush(struct hak_heap *heap);
 
+/* The tags when one more block is kept, and when the last one is taken. All are stored at once: a byte of them that was just written would keep
+ * the next free's look at all waiting until it has left the store buffer (Intel's Optimization Reference Manual, store forwarding). */
+HAK_INLINE hak_middle_tags hak_middle_tags_more(hak_middle_tags tags, uint8_t tag) {
+#if defined(__SSE2__)
+    return (hak_middle_tags)_mm_or_si128(_mm_slli_si128((__m128i)tags, 1), _mm_cvtsi32_si128(tag));
+#else
+    typedef uint64_t two_words __attribute__((vector_size(HAK_MIDDLE_TAGS)));
+    two_words words = (two_words)tags;
+    return (hak_middle_tags)(two_words){ words[0] << 8 | tag, words[1] << 8 | words[0] >> 56 };
+#endif
+}
+HAK_INLINE hak_middle_tags hak_middle_tags_less(hak_middle_tags tags) {
+#if defined(__SSE2__)
+    return (hak_middle_tags)_mm_srli_si128((__m128i)tags, 1);
+#else
+    typedef uint64_t two_words __attribute__((vector_size(HAK_MIDDLE_TAGS)));
+    two_words words = (two_words)tags;
+    return (hak_middle_tags)(two_words){ words[0] >> 8 | words[1] << 56, words[1] >> 8 };
+#endif
+}
+
 /* The block is about to go out: one that strangers freed, too, and nobody has read it yet, ends the program. */
 void hak_middle_look(const void *block);
 void hak_middle_look_last(const struct hak_middle *middle, unsigned count); /* at the block that hak_middle_take() hands out */
@@ -346,7 +372,7 @@ HAK_INLINE void *hak_middle_take(struct hak_heap *heap, struct hak_middle *middl
     __atomic_store_n(&middle->state, (uint16_t)last, __ATOMIC_RELEASE); /* the run ends */
     hak_owner_add(&middle->handed, 1);
     heap->free_sum -= middle->block_bytes;
-    middle->tag[last] = 0;
+    middle->tags = hak_middle_tags_less(middle->tags);
     void *block = middle->block[last];
     *is_sample = hak_owner_passes_u32(&middle->ahead, 1);
     return block;

@@ -76,7 +76,7 @@ static void flush_class(struct hak_heap *heap, struct hak_middle *middle) {
     for (unsigned count; (count = hak_middle_count(middle)) > 0;) {
         char *block = middle->block[--count];
         __atomic_store_n(&middle->state, (uint16_t)(middle->state - 1), __ATOMIC_RELEASE);
-        middle->tag[count] = 0;
+        middle->tags = hak_middle_tags_less(middle->tags);
         hak_free_note_in(&heap->free_sum, -(int64_t)middle->block_bytes);
         block_to_row(heap, block);
     }
@@ -95,7 +95,7 @@ HAK_COLD void hak_middle_take_back(struct hak_heap *heap, unsigned class_index, 
         return;
     }
     middle->block[count] = block;
-    middle->tag[count] = hak_middle_tag(block);
+    middle->tags = hak_middle_tags_more(middle->tags, hak_middle_tag(block));
     __atomic_store_n(&middle->state, (uint16_t)(count + 1), __ATOMIC_RELEASE);
     heap->free_sum += middle->block_bytes;
 }

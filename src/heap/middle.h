@@ -13,15 +13,12 @@
 HAK_INLINE uint8_t hak_middle_tag(const void *block) { return (uint8_t)((uint32_t)(uintptr_t)block * UINT32_C(0x9e3779b9) >> 24); }
 
 /* One free in twenty of those of a full dozen, or fewer, has the tag of another block. */
-HAK_INLINE bool hak_middle_tags_have(const struct hak_middle *middle, uint8_t tag) {
-    typedef uint8_t tags_of_16 __attribute__((vector_size(HAK_MIDDLE_TAGS)));
+HAK_INLINE bool hak_middle_tags_have(hak_middle_tags tags, uint8_t tag) {
     typedef uint32_t four_words __attribute__((vector_size(HAK_MIDDLE_TAGS)));
     uint32_t four = tag * UINT32_C(0x01010101); /* one instruction less than gcc's sixteen bytes */
-    tags_of_16 all = (tags_of_16)(four_words){ four, four, four, four };
-    tags_of_16 equal = (tags_of_16)(all == *(const tags_of_16 *)(const void *)middle->tag);
+    hak_middle_tags equal = (hak_middle_tags)((hak_middle_tags)(four_words){ four, four, four, four } == tags);
 #if defined(__SSE2__)
-    typedef char chars_of_16 __attribute__((vector_size(HAK_MIDDLE_TAGS)));
-    return __builtin_ia32_pmovmskb128((chars_of_16)equal) != 0;
+    return _mm_movemask_epi8((__m128i)equal) != 0;
 #else
     typedef uint64_t two_words __attribute__((vector_size(HAK_MIDDLE_TAGS)));
     two_words words = (two_words)equal;
@@ -52,7 +49,7 @@ HAK_INLINE void hak_middle_free_untagged(char *block, const struct hak_granule *
         return hak_middle_free_to_row(heap, hak_row_of(words), index);
     size_t count = (uint8_t)state;
     middle->block_bytes = (uint16_t)bytes;
-    middle->tag[count] = tag;
+    middle->tags = hak_middle_tags_more(middle->tags, tag);
     middle->block[count] = block;
     __atomic_store_n(&middle->state, (uint16_t)(state + HAK_MIDDLE_ONE_RUN + 1), __ATOMIC_RELEASE); /* a forked child finds a block for each */
     heap->free_sum += bytes;
@@ -64,7 +61,7 @@ HAK_INLINE void hak_middle_free_inline(char *block, const struct hak_granule *re
                                        size_t class_index) {
     uint8_t tag = hak_middle_tag(block);
     struct hak_middle *middle = hak_middle_of(heap, class_index);
-    if (HAK_UNLIKELY(hak_middle_tags_have(middle, tag))) hak_middle_free_tagged(block, record, heap, function, middle);
+    if (HAK_UNLIKELY(hak_middle_tags_have(middle->tags, tag))) hak_middle_free_tagged(block, record, heap, function, middle);
     else hak_middle_free_untagged(block, record, heap, function, middle, tag);
 }
 

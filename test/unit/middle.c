@@ -155,7 +155,7 @@ static void a_second_free_of_a_kept_block_is_found(void **state) {
         for (unsigned i = KEPT - 1; i < COUNT; i++) {
             heap->clock_in = INT32_MAX;
             middle_give(heap, held[i]);
-            for (unsigned k = 0; k < KEPT - 1; k++) equal += middle->tag[k] == middle->tag[KEPT - 1];
+            for (unsigned k = 0; k < KEPT - 1; k++) equal += middle->tags[k + 1] == middle->tags[0];
             assert_int_equal(hak_middle_count(middle), KEPT);
             if (i % 64 == 0)
                 for (unsigned k = 0; k < KEPT; k++) assert_true(is_told(heap, middle->block[k]));
@@ -163,7 +163,7 @@ static void a_second_free_of_a_kept_block_is_found(void **state) {
         }
         assert_in_range(equal, 1, COUNT); /* some 90 of 22,500; 12 in 256 of the blocks */
         for (unsigned k = KEPT - 1; k-- > 0;) assert_ptr_equal(middle_take(heap, c), held[k]);
-        for (unsigned k = 0; k < HAK_MIDDLE_TAGS; k++) assert_int_equal(middle->tag[k], 0);
+        for (unsigned k = 0; k < HAK_MIDDLE_TAGS; k++) assert_int_equal(middle->tags[k], 0);
         for (unsigned i = 0; i < COUNT; i++) block_give(heap, held[i]);
         heap_end(heap);
         AUDIT();
