@@ -218,7 +218,7 @@ static void event_partial(struct hak_heap *heap, struct hak_slab *slab, struct h
     if (hak_slab_claim(slab)) {
         size_t bytes = 0;
         hak_slab_estimate_claimed(slab, &heap->free_sum);
-        if (HAK_UNLIKELY(hak_purge_over(0)))
+        if (HAK_UNLIKELY(hak_purge_over_long(0)))
             bytes = hak_slab_account_claimed(slab, hak_slab_free_pages_claimed(slab), &heap->free_sum);
         hak_slab_unclaim(slab);
         if (HAK_UNLIKELY(bytes)) hak_sweep_excess();

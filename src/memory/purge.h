@@ -9,6 +9,8 @@
  *            want their own pages back: to half of what is held, or 32 MiB. What the sweep returned says nothing of the bound. Every
  *            two seconds it falls, by half at most, to what was drawn in them. What was kept and never needed goes; what comes and
  *            goes stays.
+ * The grace: above the bound free memory stays for free_grace_ms, by 64 MiB or as much again as the bound, before it goes back: who frees much
+ *            often wants it in a moment. At once where there is a limit that it would exceed, where the user set the bound, and in a crowd.
  * The delay: of the sweep, purge_delay_ms. It doubles, to 4 s at most, when what the sweep returned is touched again
  *            within a second, and falls back after half a minute without that.
  */
@@ -36,6 +38,8 @@ struct hak_purge {
     hak_atomic_u64 enforced_bytes, enforced_retouched_bytes; /* of these, because the bound was broken */
     hak_atomic_u64 late_bytes;       /* of the last, a second after they went back, or later */
     hak_atomic_u64 keep_ms;          /* when the window began */
+    hak_atomic_u64 over_since_ms;    /* when free memory came to be above the bound; 0: it is not, or nobody has looked */
+    hak_atomic_u64 grace_from_ms;    /* no grace before: the last one was for nothing */
     hak_atomic_u64 judged_since_ms;  /* when what is summed above began; later by half when it is halved */
     hak_atomic_u64 returned_ms;      /* when memory last went back */
     hak_atomic_u64 swept_bytes, swept_retouched_bytes; /* of these, by the sweep, since the delay was last judged */
@@ -114,10 +118,13 @@ uint64_t hak_purge_bound_halved(unsigned halvings); /* what it would be */
 /* Would `more_bytes` of free memory on top of what there is break the bound? */
 bool hak_purge_over(int64_t more_bytes);
 
-/* Is it broken? Of what seems to be free memory some may be unseen, and hardly touched: that is looked at first. */
+/* And is it time that it is enforced? Whoever gives memory back looks at this. */
+bool hak_purge_over_long(int64_t more_bytes);
+
+/* Is it to be enforced now? Of what seems to be free memory some may be unseen, and hardly touched: that is looked at first. */
 bool hak_purge_look(void);
 HAK_INLINE bool hak_purge_is_over(void) {
-    return HAK_UNLIKELY(hak_purge_over(0)) && (HAK_LIKELY(!hak_load_relaxed(&hak_purge.unseen)) || hak_purge_look());
+    return HAK_UNLIKELY(hak_purge_over_long(0)) && (HAK_LIKELY(!hak_load_relaxed(&hak_purge.unseen)) || hak_purge_look());
 }
 
 /* Down to where the bound is enforced: its half, so that it is rare; where `keep` is the bound, not far below it. */

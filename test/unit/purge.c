@@ -419,6 +419,113 @@ static void what_the_kernel_refuses_to_take_stays_counted(void **state) {
     assert_int_equal(free_now(), 0);
 }
 
+/* --- the grace --- */
+
+enum { GRACE_MS = 600000 }; /* no test is as slow */
+
+static int grace_begin(void **state) {
+    (void)state;
+    keep_set(0);
+    hak_purge_spans(0);
+    hak_options.free_grace_ms = GRACE_MS;
+    hak_store_relaxed(&hak_purge.over_since_ms, 0);
+    hak_store_relaxed(&hak_purge.grace_from_ms, 0);
+    return 0;
+}
+
+static int grace_end(void **state) {
+    (void)state;
+    hak_options.free_grace_ms = 0;
+    hak_purge_spans(0);
+    keep_set(0);
+    return 0;
+}
+
+/* So much becomes free memory. That it went back a moment ago, and is touched again, raises keep. */
+static void freed(size_t bytes, uint64_t keep) {
+    size_t dirty, count = bytes / HAK_GRANULE_BYTES, granule = hak_span_take(count, 1, &dirty);
+    hak_span_give(granule, count, HAK_SPAN_DIRTY);
+    keep_set(keep);
+}
+
+static void what_is_wanted_again_in_time_does_not_go_back(void **state) {
+    (void)state;
+    uint64_t returned = hak_load_relaxed(&hak_purge.returned_bytes);
+    for (unsigned round = 0; round < 3; round++) {
+        freed(20 * MIB, 0);
+        assert_true(hak_purge_over(0));
+        hak_purge_enforce();
+        assert_int_equal(free_now(), 20 * MIB);
+        assert_true(hak_load_relaxed(&hak_purge.over_since_ms) != 0);
+        size_t dirty, granule = hak_span_take(20 * MIB / HAK_GRANULE_BYTES, 1, &dirty);
+        hak_purge_enforce(); /* below the bound: the next grace begins anew */
+        assert_int_equal(hak_load_relaxed(&hak_purge.over_since_ms), 0);
+        hak_span_give(granule, 20 * MIB / HAK_GRANULE_BYTES, HAK_SPAN_DIRTY);
+    }
+    assert_int_equal(hak_load_relaxed(&hak_purge.returned_bytes), returned);
+}
+
+static void what_is_not_goes_back_and_the_next_has_no_grace(void **state) {
+    (void)state;
+    freed(20 * MIB, 0);
+    hak_purge_enforce();
+    assert_int_equal(free_now(), 20 * MIB);
+    hak_store_relaxed(&hak_purge.over_since_ms, hak_os_clock_ms() - GRACE_MS);
+    hak_purge_enforce();
+    assert_int_equal(free_now(), 3 * MIB);
+    hak_purge_spans(0);
+    freed(20 * MIB, 0);
+    hak_purge_enforce();
+    assert_int_equal(free_now(), 3 * MIB);
+    hak_purge_spans(0);
+    hak_store_relaxed(&hak_purge.grace_from_ms, hak_os_clock_ms() - 1); /* two seconds later */
+    freed(20 * MIB, 0);
+    hak_purge_enforce();
+    assert_int_equal(free_now(), 20 * MIB);
+}
+
+static void so_much_has_no_grace(void **state) {
+    (void)state;
+    freed(71 * MIB, 0); /* the bound is 6 */
+    hak_purge_enforce();
+    assert_int_equal(free_now(), 3 * MIB);
+    hak_purge_spans(0);
+    freed(70 * MIB, 0);
+    hak_purge_enforce();
+    assert_int_equal(free_now(), 70 * MIB);
+    hak_purge_spans(0);
+    freed(150 * MIB, 100 * MIB); /* as much again as is kept */
+    hak_purge_enforce();
+    assert_int_equal(free_now(), 150 * MIB);
+}
+
+static void there_is_none_where_somebody_waits_for_the_memory(void **state) {
+    (void)state;
+    hak_store_relaxed(&hak_purge.crowded, 1);
+    freed(20 * MIB, 0);
+    hak_purge_enforce();
+    hak_store_relaxed(&hak_purge.crowded, 0);
+    assert_int_equal(free_now(), 3 * MIB);
+    hak_purge_spans(0);
+
+    hak_options.limit_soft_mb = 24; /* room for all */
+    freed(20 * MIB, 0);
+    hak_purge_enforce();
+    assert_int_equal(free_now(), 20 * MIB);
+    hak_options.limit_soft_mb = 19;
+    hak_purge_enforce();
+    hak_options.limit_soft_mb = 0;
+    assert_int_equal(free_now(), 3 * MIB);
+    hak_purge_spans(0);
+
+    bool is_limited = hak_region.is_limited;
+    freed(20 * MIB, 0);
+    assert_int_equal(hak_purge_over_long(0), is_limited);
+    hak_region.is_limited = true;
+    assert_true(hak_purge_over_long(0));
+    hak_region.is_limited = is_limited;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_may_have_begun_later_than_now),
@@ -439,6 +546,10 @@ int main(void) {
         cmocka_unit_test(the_sweep_waits_longer_when_it_was_too_early),
         cmocka_unit_test(what_was_used_between_two_sweeps_is_not_cold),
         cmocka_unit_test(what_the_kernel_refuses_to_take_stays_counted),
+        cmocka_unit_test_setup_teardown(what_is_wanted_again_in_time_does_not_go_back, grace_begin, grace_end),
+        cmocka_unit_test_setup_teardown(what_is_not_goes_back_and_the_next_has_no_grace, grace_begin, grace_end),
+        cmocka_unit_test_setup_teardown(so_much_has_no_grace, grace_begin, grace_end),
+        cmocka_unit_test_setup_teardown(there_is_none_where_somebody_waits_for_the_memory, grace_begin, grace_end),
         cmocka_unit_test(a_bound_that_the_user_set_does_not_rise),
     };
     return cmocka_run_group_tests(tests, start, NULL);
