@@ -52,6 +52,8 @@ extern __thread __attribute__((visibility("hidden"), tls_model("initial-exec")))
 
 /* front/malloc.c: everything that is not fast. All keep errno unless they fail. */
 __attribute__((visibility("hidden"))) void *hak_malloc_slow(size_t bytes);
+/* more than 1 KiB, or 0 bytes; of this thread's heap */
+__attribute__((visibility("hidden"))) void *hak_malloc_above(size_t bytes, struct hak_heap *heap);
 __attribute__((visibility("hidden"))) void hak_free_slow(void *block);
 struct hak_granule;
 /* in the window, but its granule's owner is not this thread's heap as small blocks name it */
@@ -106,13 +108,14 @@ was_set:
 #define HAK_SAME(value) ((void)0)
 #endif
 
-/* `steps` of 16 bytes: of that many and more the caller leaves, HAK_FAST_STEPS or less; of 0 bytes as well. A class's bytes, which a
- * table in the heap has for each step, are its bin's offset and its blocks' distance. In a heap that is none they are 0, whose bin is empty. */
-HAK_INLINE void *hak_malloc_any(size_t bytes, size_t steps, void *(*slow)(size_t)) {
+/* `steps` of 16 bytes: of that many and more the caller leaves, HAK_FAST_STEPS or less; of 0 bytes as well; by `above`, if it is not NULL. A class's
+ * bytes, which a table in the heap has for each step, are its bin's offset and its blocks' distance. In a heap that is none they are 0, whose bin is
+ * empty. */
+HAK_INLINE void *hak_malloc_any(size_t bytes, size_t steps, void *(*slow)(size_t), void *(*above)(size_t, struct hak_heap *)) {
     char *heap = (char *)(void *)hak_self;
     size_t step = (bytes - 1) >> 4;
     HAK_SAME(step); /* what is compared is what was shifted: else two registers, and a longer constant */
-    if (HAK_UNLIKELY(step >= steps)) return slow(bytes);
+    if (HAK_UNLIKELY(step >= steps)) return above ? above(bytes, (struct hak_heap *)(void *)heap) : slow(bytes);
     uint32_t class_bytes = ((struct hak_fast_heap *)(void *)heap)->class_bytes[step];
 #define HAK_BIN ((struct hak_fast_bin *)(void *)(heap + class_bytes))
     uint64_t word = HAK_BIN->word;
@@ -125,7 +128,7 @@ HAK_INLINE void *hak_malloc_any(size_t bytes, size_t steps, void *(*slow)(size_t
 #undef HAK_BIN
 }
 
-HAK_INLINE void *hak_malloc_inline(size_t bytes, void *(*slow)(size_t)) { return hak_malloc_any(bytes, HAK_FAST_STEPS, slow); }
+HAK_INLINE void *hak_malloc_inline(size_t bytes, void *(*slow)(size_t)) { return hak_malloc_any(bytes, HAK_FAST_STEPS, slow, NULL); }
 
 /* It only grows, and a caller that holds a block has seen it hold that block. gcc keeps an atomic load out of the
  * comparison, one instruction more; ThreadSanitizer is told the truth. */

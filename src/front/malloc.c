@@ -258,28 +258,32 @@ static HAK_NOINLINE void *malloc_middle_looked(size_t bytes, struct hak_heap *he
 /* A block of its own: of the smallest class. */
 static HAK_NOINLINE void *malloc_nothing(void) { return hak_malloc_inline(1, hak_malloc_slow); }
 
+/* Its bin was not looked at yet. */
+HAK_NOINLINE void *hak_malloc_above(size_t bytes, struct hak_heap *heap) {
+    if (HAK_UNLIKELY(bytes - 1 >= HAK_SLAB_BLOCK_BYTES_MAX)) return bytes ? malloc_large(bytes) : malloc_nothing();
+    if (bytes <= HAK_SMALL_BYTES_MAX) __builtin_unreachable();
+    struct hak_middle *middle = hak_middle_of(heap, hak_heap_middle_class(heap, bytes));
+    unsigned count = hak_middle_count(middle);
+    if (HAK_LIKELY(count != 0)) {
+        if (HAK_UNLIKELY(hak_load_relaxed(&heap->mail) != 0)) return malloc_middle_looked(bytes, heap, middle);
+        return malloc_middle(bytes, heap, middle, count);
+    }
+    unsigned class_index = hak_middle_class(heap, middle); /* not before: the usual way has no use for it */
+    if (!hak_heap_is_none(heap)) middle->state = 0;
+    struct hak_bin *bin = hak_bin_at(heap, class_index);
+    uint64_t word = bin->word;
+    if (HAK_LIKELY(word != 0)) {
+        bin->word = word & (word - 1);
+        return bin->base + hak_word_first(word) * (size_t)hak_classes[class_index].block_bytes;
+    }
+    if (HAK_UNLIKELY(hak_heap_is_none(heap))) return malloc_first(bytes);
+    return hak_visit(bytes, heap, class_index);
+}
+
 HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
     struct hak_heap *heap = hak_self;
+    if (bytes - 1 >= HAK_SMALL_BYTES_MAX) return hak_malloc_above(bytes, heap);
     unsigned class_index = hak_class_small(bytes);
-    if (bytes - 1 >= HAK_SMALL_BYTES_MAX) { /* its bin was not looked at yet */
-        if (HAK_UNLIKELY(bytes - 1 >= HAK_SLAB_BLOCK_BYTES_MAX)) return bytes ? malloc_large(bytes) : malloc_nothing();
-        struct hak_middle *middle = hak_middle_of(heap, hak_heap_middle_class(heap, bytes));
-        unsigned count = hak_middle_count(middle);
-        if (HAK_LIKELY(count != 0)) {
-            if (HAK_UNLIKELY(hak_load_relaxed(&heap->mail) != 0)) return malloc_middle_looked(bytes, heap, middle);
-            return malloc_middle(bytes, heap, middle, count);
-        }
-        class_index = hak_middle_class(heap, middle); /* not before: the usual way has no use for it */
-        if (!hak_heap_is_none(heap)) middle->state = 0;
-        struct hak_bin *bin = hak_bin_at(heap, class_index);
-        uint64_t word = bin->word;
-        if (HAK_LIKELY(word != 0)) {
-            bin->word = word & (word - 1);
-            return bin->base + hak_word_first(word) * (size_t)hak_classes[class_index].block_bytes;
-        }
-        if (HAK_UNLIKELY(hak_heap_is_none(heap))) return malloc_first(bytes);
-        return hak_visit(bytes, heap, class_index);
-    }
     if (HAK_UNLIKELY(hak_load_relaxed(&heap->split) >> ((class_index - 1) & 63) & 1)) {
         if (HAK_UNLIKELY(hak_heap_is_none(heap))) return malloc_first(bytes);
         return malloc_split(bytes, heap, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
@@ -305,7 +309,7 @@ HAK_NOINLINE void *hak_malloc_slow_from(size_t bytes, const void *address, uintp
 }
 
 /* On a line of their own: where they lie in it moved a benchmark by 5% with every change before them. */
-HAK_EXPORT HAK_ALIGNED(HAK_LINE) void *malloc(size_t bytes) { return hak_malloc_inline(bytes, hak_malloc_slow); }
+HAK_EXPORT HAK_ALIGNED(HAK_LINE) void *malloc(size_t bytes) { return hak_malloc_any(bytes, HAK_FAST_STEPS, hak_malloc_slow, hak_malloc_above); }
 
 /* --- free --- */
 
