@@ -54,6 +54,8 @@ extern __thread __attribute__((visibility("hidden"), tls_model("initial-exec")))
 __attribute__((visibility("hidden"))) void *hak_malloc_slow(size_t bytes);
 /* more than 1 KiB, or 0 bytes; of this thread's heap */
 __attribute__((visibility("hidden"))) void *hak_malloc_above(size_t bytes, struct hak_heap *heap);
+/* its bin is empty; class_bytes as below */
+__attribute__((visibility("hidden"))) void *hak_malloc_empty(size_t bytes, struct hak_heap *heap, size_t class_bytes);
 __attribute__((visibility("hidden"))) void hak_free_slow(void *block);
 struct hak_granule;
 /* in the window, but its granule's owner is not this thread's heap as small blocks name it */
@@ -108,18 +110,18 @@ was_set:
 #define HAK_SAME(value) ((void)0)
 #endif
 
-/* `steps` of 16 bytes: of that many and more the caller leaves, HAK_FAST_STEPS or less; of 0 bytes as well; by `above`, if it is not NULL. A class's
- * bytes, which a table in the heap has for each step, are its bin's offset and its blocks' distance. In a heap that is none they are 0, whose bin is
- * empty. */
-HAK_INLINE void *hak_malloc_any(size_t bytes, size_t steps, void *(*slow)(size_t), void *(*above)(size_t, struct hak_heap *)) {
+/* `steps` of 16 bytes: of that many and more the caller leaves, HAK_FAST_STEPS or less; of 0 bytes as well. A class's bytes, which a table in the
+ * heap has for each step, are its bin's offset and its blocks' distance. In a heap that is none they are 0, whose bin is empty. Where `slow` is NULL
+ * the two exits go on with what is known. */
+HAK_INLINE void *hak_malloc_any(size_t bytes, size_t steps, void *(*slow)(size_t)) {
     char *heap = (char *)(void *)hak_self;
     size_t step = (bytes - 1) >> 4;
     HAK_SAME(step); /* what is compared is what was shifted: else two registers, and a longer constant */
-    if (HAK_UNLIKELY(step >= steps)) return above ? above(bytes, (struct hak_heap *)(void *)heap) : slow(bytes);
-    uint32_t class_bytes = ((struct hak_fast_heap *)(void *)heap)->class_bytes[step];
+    if (HAK_UNLIKELY(step >= steps)) return slow ? slow(bytes) : hak_malloc_above(bytes, (struct hak_heap *)(void *)heap);
+    size_t class_bytes = ((struct hak_fast_heap *)(void *)heap)->class_bytes[step];
 #define HAK_BIN ((struct hak_fast_bin *)(void *)(heap + class_bytes))
     uint64_t word = HAK_BIN->word;
-    if (HAK_UNLIKELY(word == 0)) return slow(bytes);
+    if (HAK_UNLIKELY(word == 0)) return slow ? slow(bytes) : hak_malloc_empty(bytes, (struct hak_heap *)(void *)heap, class_bytes);
     uint64_t first = hak_bit_take(&word);
     HAK_SAME(heap);
     HAK_BIN->word = word;
@@ -128,7 +130,7 @@ HAK_INLINE void *hak_malloc_any(size_t bytes, size_t steps, void *(*slow)(size_t
 #undef HAK_BIN
 }
 
-HAK_INLINE void *hak_malloc_inline(size_t bytes, void *(*slow)(size_t)) { return hak_malloc_any(bytes, HAK_FAST_STEPS, slow, NULL); }
+HAK_INLINE void *hak_malloc_inline(size_t bytes, void *(*slow)(size_t)) { return hak_malloc_any(bytes, HAK_FAST_STEPS, slow); }
 
 /* It only grows, and a caller that holds a block has seen it hold that block. gcc keeps an atomic load out of the
  * comparison, one instruction more; ThreadSanitizer is told the truth. */

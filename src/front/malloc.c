@@ -219,22 +219,22 @@ static HAK_NOINLINE void *malloc_large(size_t bytes) {
     return hak_kept_taken(heap, record, count, bytes);
 }
 
-HAK_INLINE void *malloc_bin(size_t bytes, struct hak_heap *heap, struct hak_bin *bin, const void *address, uintptr_t stack) {
+HAK_INLINE void *malloc_bin(size_t bytes, struct hak_heap *heap, struct hak_bin *bin, unsigned class_index, const void *address, uintptr_t stack) {
     uint64_t word = bin->word;
     if (HAK_UNLIKELY(word == 0)) return hak_pool_visit(bytes, heap, bin, address, stack);
     bin->word = word & (word - 1);
-    return bin->base + hak_bit_first(word) * 16 * hak_class_small(bytes);
+    return bin->base + hak_bit_first(word) * 16 * class_index;
 }
 
 static HAK_NOINLINE void *malloc_long(size_t bytes, struct hak_heap *heap, struct hak_pool *pool, const void *address, uintptr_t stack) {
-    return malloc_bin(bytes, heap, &pool->bin[1], address, stack);
+    return malloc_bin(bytes, heap, &pool->bin[1], hak_class_small(bytes), address, stack);
 }
 
 /* A block of a split class; not of 0 bytes. */
-HAK_INLINE void *malloc_split(size_t bytes, struct hak_heap *heap, const void *address, uintptr_t stack) {
-    struct hak_pool *pool = hak_pool_at(heap, hak_class_small(bytes));
+HAK_INLINE void *malloc_split(size_t bytes, struct hak_heap *heap, unsigned class_index, const void *address, uintptr_t stack) {
+    struct hak_pool *pool = hak_pool_at(heap, class_index);
     if (HAK_UNLIKELY(hak_pool_is_long(heap, pool, address, stack))) return malloc_long(bytes, heap, pool, address, stack);
-    return malloc_bin(bytes, heap, &pool->bin[0], address, stack);
+    return malloc_bin(bytes, heap, &pool->bin[0], class_index, address, stack);
 }
 
 static HAK_NOINLINE void *malloc_middle_sample(size_t bytes, struct hak_heap *heap, void *block) {
@@ -280,15 +280,20 @@ HAK_NOINLINE void *hak_malloc_above(size_t bytes, struct hak_heap *heap) {
     return hak_visit(bytes, heap, class_index);
 }
 
+/* Of a heap that is none all classes are split, and its class of 0 bytes, too. */
+HAK_NOINLINE void *hak_malloc_empty(size_t bytes, struct hak_heap *heap, size_t class_bytes) {
+    unsigned class_index = (unsigned)class_bytes / 16;
+    if (HAK_UNLIKELY(hak_load_relaxed(&heap->split) >> ((class_index - 1) & 63) & 1)) {
+        if (HAK_UNLIKELY(hak_heap_is_none(heap))) return malloc_first(bytes);
+        return malloc_split(bytes, heap, class_index, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
+    }
+    return hak_visit(bytes, heap, class_index);
+}
+
 HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
     struct hak_heap *heap = hak_self;
     if (bytes - 1 >= HAK_SMALL_BYTES_MAX) return hak_malloc_above(bytes, heap);
-    unsigned class_index = hak_class_small(bytes);
-    if (HAK_UNLIKELY(hak_load_relaxed(&heap->split) >> ((class_index - 1) & 63) & 1)) {
-        if (HAK_UNLIKELY(hak_heap_is_none(heap))) return malloc_first(bytes);
-        return malloc_split(bytes, heap, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
-    }
-    return hak_visit(bytes, heap, class_index);
+    return hak_malloc_empty(bytes, heap, 16 * hak_class_small(bytes));
 }
 
 /* For those that do not leave by a tail call: who asked is said, not found on the stack. */
@@ -300,7 +305,7 @@ HAK_NOINLINE void *hak_malloc_slow_from(size_t bytes, const void *address, uintp
     if (HAK_UNLIKELY(hak_heap_is_gone(heap))) return malloc_borrowing(bytes, address, stack);
     if (HAK_UNLIKELY(hak_heap_is_none(heap))) return hak_malloc_slow(bytes);
     if (bytes <= HAK_SMALL_BYTES_MAX && HAK_UNLIKELY(hak_heap_is_split(heap, class_index)))
-        return malloc_split(bytes ? bytes : 1, heap, address, stack);
+        return malloc_split(bytes ? bytes : 1, heap, class_index, address, stack);
     heap->from_address = address;
     heap->from_stack = stack;
     void *block = hak_malloc_slow(bytes);
@@ -309,7 +314,7 @@ HAK_NOINLINE void *hak_malloc_slow_from(size_t bytes, const void *address, uintp
 }
 
 /* On a line of their own: where they lie in it moved a benchmark by 5% with every change before them. */
-HAK_EXPORT HAK_ALIGNED(HAK_LINE) void *malloc(size_t bytes) { return hak_malloc_any(bytes, HAK_FAST_STEPS, hak_malloc_slow, hak_malloc_above); }
+HAK_EXPORT HAK_ALIGNED(HAK_LINE) void *malloc(size_t bytes) { return hak_malloc_inline(bytes, NULL); }
 
 /* --- free --- */
 

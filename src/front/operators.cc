@@ -112,12 +112,12 @@ static HAK_NOINLINE void *array_nothrow_slow(size_t size) {
     return hak_malloc_inline(size, hak_new_nothrow_slow);
 }
 
-OPERATOR void *_Znam(size_t size) { return hak_malloc_any(size, derived_steps(), array_slow, NULL); }
+OPERATOR void *_Znam(size_t size) { return hak_malloc_any(size, derived_steps(), array_slow); }
 OPERATOR void *_ZnwmRKSt9nothrow_t(size_t size, const void *) noexcept {
-    return hak_malloc_any(size, derived_steps(), nothrow_slow, NULL);
+    return hak_malloc_any(size, derived_steps(), nothrow_slow);
 }
 OPERATOR void *_ZnamRKSt9nothrow_t(size_t size, const void *) noexcept {
-    return hak_malloc_any(size, derived_steps(), array_nothrow_slow, NULL);
+    return hak_malloc_any(size, derived_steps(), array_nothrow_slow);
 }
 
 /* Over-aligned blocks are rare and have no fast path anywhere; an alignment that every block has, has it. */

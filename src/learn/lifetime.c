@@ -13,7 +13,8 @@
  *
  * Guessing:  during the first peak nothing is known, and what it leaves behind stays for good. But where few sites make
  *            up the growth, all others together are a small part of it, and slabs of their own cost next to nothing: so
- *            they get them, until deaths prove them as short-lived as the rest (then never again in this process).
+ *            they get them, until deaths prove them as short-lived as the rest (then never again in this process), or it
+ *            turns out that there are no others: a program with one site paid a fifth of its instructions for nothing.
  * Measured:  docs/decisions/0007-lifetimes.md.
  * Rejected:  hooks in free for sampled blocks: exact ages, but a watched slab and its slow frees for each; here no free knows.
  *            Seconds as age: a program that waits for its user has only long-lived blocks.
@@ -35,6 +36,7 @@ enum {
     LOOK_SLABS = 16,      /* of one heap */
     GUESS_CHUNKS = 4,
     GUESS_SAMPLED = 96, /* granules: 6 MiB */
+    GUESS_ALONE = 192,  /* granules: 12 MiB more */
     DECIDE = 16,       /* slabs */
     AGE = 64,          /* deaths of younger ones */
     COHORT = 16,       /* watched blocks, by the order of their births */
@@ -74,6 +76,7 @@ static hak_atomic_i64 low_granules;  /* used, at the least: rises slowly */
 static hak_atomic_i64 dip_granules;  /* the same, rising soon */
 static hak_atomic_u32 is_growing;
 static hak_atomic_u32 stage, is_guessing, is_guess_refuted, decide_lock;
+static hak_atomic_u32 guess_sampled, is_guess_alone; /* by who decides: sampled_sum when it began; nobody else was seen since for long */
 
 /* --- the table: rows are never removed --- */
 
@@ -328,6 +331,16 @@ static bool majors_find(unsigned count, uint16_t *major, unsigned *major_count) 
     return true;
 }
 
+/* No site but the large ones asked for a slab since the guess began, or since that was found. */
+static bool guess_is_alone(bool is_now) {
+    uint32_t sampled = hak_load_relaxed(&sampled_sum);
+    bool goes_on = hak_load_relaxed(&is_guessing) || hak_load_relaxed(&is_guess_alone);
+    if (!goes_on || sampled < hak_load_relaxed(&guess_sampled)) hak_store_relaxed(&guess_sampled, sampled); /* the sum was halved */
+    if (is_now && sampled - hak_load_relaxed(&guess_sampled) >= GUESS_ALONE) hak_store_relaxed(&is_guess_alone, 1);
+    else if (!is_now) hak_store_relaxed(&is_guess_alone, 0);
+    return hak_load_relaxed(&is_guess_alone);
+}
+
 static bool decide_guessed(unsigned count) {
     uint16_t major[MAJORS_MAX];
     unsigned major_count;
@@ -340,6 +353,10 @@ static bool decide_guessed(unsigned count) {
     }
     if (minor.alive + minor.dead >= BASE_JUDGED && !may_be_long(minor)) {
         hak_store_relaxed(&is_guess_refuted, 1);
+        hak_store_relaxed(&is_guessing, 0);
+        return false;
+    }
+    if (guess_is_alone(minor.sampled == 0)) {
         hak_store_relaxed(&is_guessing, 0);
         return false;
     }

@@ -107,6 +107,26 @@ static void a_guess_is_followed_by_knowledge(void **state) {
     in_child(guess_then_learn);
 }
 
+/* Nothing is to be told apart: its classes are split for a while only, until there is somebody else. */
+static void alone_then_not(void) {
+    bool was_guessed = false;
+    for (size_t left = PEAK_BYTES; left > 1024; left -= 1024) {
+        brief[brief_count++] = site_brief(1024);
+        was_guessed |= stage_now() == HAK_LIFETIME_GUESSED;
+    }
+    CHECK(was_guessed);
+    CHECK(stage_now() == HAK_LIFETIME_TOGETHER);
+    CHECK(hak_load_relaxed(&hak_split_classes) == 0);
+    for (unsigned i = 0; i < 2000; i++) kept[kept_count++] = site_long(i % 2 ? 1024 : 512);
+    for (size_t left = PEAK_BYTES / 2; left > 1024; left -= 1024) brief[brief_count++] = site_brief(1024);
+    CHECK(stage_now() == HAK_LIFETIME_GUESSED);
+    CHECK(hak_load_relaxed(&hak_split_classes) != 0);
+}
+static void a_guess_about_nobody_is_given_up(void **state) {
+    (void)state;
+    in_child(alone_then_not);
+}
+
 static void one_site(void) {
     for (int i = 0; i < 3; i++) {
         peak(50, false, true);
@@ -229,6 +249,7 @@ int main(void) {
 #endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_guess_is_followed_by_knowledge),
+        cmocka_unit_test(a_guess_about_nobody_is_given_up),
         cmocka_unit_test(a_site_of_both_kinds_is_not_long),
         cmocka_unit_test(a_guess_that_deaths_refute_is_given_up),
         cmocka_unit_test(a_heap_that_only_grows_teaches_nothing),
