@@ -77,11 +77,15 @@ HAK_INLINE uint64_t hak_bit_first(uint64_t word) {
 #endif
 }
 
-/* Takes the lowest set bit from a word that is not 0: by what does not wait for its number, as btr would. The next call's word waits for it. */
-HAK_INLINE uint64_t hak_bit_take(uint64_t *word) {
-    uint64_t first = hak_bit_first(*word);
-    *word &= *word - 1;
+/* The same of a word in memory, which is read there. */
+HAK_INLINE uint64_t hak_bit_first_at(const uint64_t *word) {
+#if defined(__x86_64__)
+    uint64_t first;
+    __asm__("rep bsfq %1, %0" : "=r"(first) : "m"(*word) : "cc");
     return first;
+#else
+    return hak_bit_first(*word);
+#endif
 }
 
 /* Sets bit `index` of a row of bits, by a release store: a third thread that sees it may return the page after the program's
@@ -120,11 +124,13 @@ HAK_INLINE void *hak_malloc_any(size_t bytes, size_t steps, void *(*slow)(size_t
     if (HAK_UNLIKELY(step >= steps)) return slow ? slow(bytes) : hak_malloc_above(bytes, (struct hak_heap *)(void *)heap);
     size_t class_bytes = ((struct hak_fast_heap *)(void *)heap)->class_bytes[step];
 #define HAK_BIN ((struct hak_fast_bin *)(void *)(heap + class_bytes))
-    uint64_t word = HAK_BIN->word;
-    if (HAK_UNLIKELY(word == 0)) return slow ? slow(bytes) : hak_malloc_empty(bytes, (struct hak_heap *)(void *)heap, class_bytes);
-    uint64_t first = hak_bit_take(&word);
+    uint64_t less; /* than the word, by one: what both have is all but its lowest bit, and does not wait for that one's number */
+    if (HAK_UNLIKELY(__builtin_sub_overflow(HAK_BIN->word, 1, &less)))
+        return slow ? slow(bytes) : hak_malloc_empty(bytes, (struct hak_heap *)(void *)heap, class_bytes);
     HAK_SAME(heap);
-    HAK_BIN->word = word;
+    uint64_t first = hak_bit_first_at(&HAK_BIN->word);
+    HAK_SAME(heap);
+    HAK_BIN->word &= less;
     HAK_SAME(heap);
     return HAK_BIN->base + hak_multiply_short(first, class_bytes);
 #undef HAK_BIN
