@@ -1,7 +1,7 @@
 /* event.c - a slab's countdown has ended: the free that ended it, or the owner's collection, comes here.
  *
  *   CURRENT  arm again for what the program holds; if that is nothing, take the bin's word back, count the
- *            pages, and if free memory breaks its bound, return them and end the slab
+ *            pages, and if free memory has broken its bound for long, return them and end the slab
  *   FULL     an eighth is free: back to the list
  *   PARTIAL  half free, an eighth left: count pages, return them if the bound is broken; nothing left: end it
  *
@@ -218,7 +218,7 @@ static void event_partial(struct hak_heap *heap, struct hak_slab *slab, struct h
     if (hak_slab_claim(slab)) {
         size_t bytes = 0;
         hak_slab_estimate_claimed(slab, &heap->free_sum);
-        if (HAK_UNLIKELY(hak_purge_over_long(0)))
+        if (HAK_UNLIKELY(hak_purge_over_long()))
             bytes = hak_slab_account_claimed(slab, hak_slab_free_pages_claimed(slab), &heap->free_sum);
         hak_slab_unclaim(slab);
         if (HAK_UNLIKELY(bytes)) hak_sweep_excess();

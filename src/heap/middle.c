@@ -80,6 +80,7 @@ static void flush_class(struct hak_heap *heap, struct hak_middle *middle) {
         hak_free_note_in(&heap->free_sum, -(int64_t)middle->block_bytes);
         block_to_row(heap, block);
     }
+    middle->tags = (hak_middle_tags){ 0 }; /* a handler that was left by longjmp may have left one */
 }
 
 void hak_middle_flush(struct hak_heap *heap) {
@@ -108,7 +109,7 @@ HAK_NOINLINE void hak_middle_chores(struct hak_heap *heap) {
     int64_t most = heaps <= ALL / MOST ? MOST : heaps < ALL / LEAST ? ALL / heaps : LEAST;
     bool is_much = most < MOST && heap->free_sum > heap->middle_most;
     hak_free_flush(&heap->free_sum);
-    if (is_much || hak_purge_over_long(0)) hak_middle_flush(heap);
+    if (is_much || hak_purge_over(0)) hak_middle_flush(heap);
     heap->middle_most = heap->free_sum + most;
     hak_visit_chores_due(heap);
 }

@@ -221,7 +221,7 @@ void hak_large_finish(struct hak_rush *rush, struct hak_granule *record) {
     if (site && hak_rush_takes_part(rush, true) && hak_big_given(site) && fresh) hak_big_looked(site, touched_share(granule, hak_large_usable(record)));
     span_end(rush, granule, count, moved, site);
     if (moved) hak_add(&moved_count, -1);
-    if (HAK_LIKELY(!hak_purge_over_long(0))) return;
+    if (HAK_LIKELY(!hak_purge_over_long())) return;
     if (hak_big_comes_back(site) && hak_purge_keep()) return;
     if (count >= RETURN_GRANULES_MIN && hak_big_never_comes_back(site)) hak_purge_span(granule, count);
     hak_purge_enforce();

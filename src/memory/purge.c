@@ -43,8 +43,10 @@ bool hak_purge_over(int64_t more_bytes) {
 }
 
 static HAK_COLD bool grace_is_over(uint64_t free_bytes, uint64_t bound) {
-    enum { GRACE_BYTES = 64 << 20 };
+    enum { GRACE_BYTES = 64 << 20, GROUP_SHARE = 16 };
     uint64_t grace = HAK_OPT(free_grace_ms), most = bound > GRACE_BYTES ? bound : GRACE_BYTES;
+    uint64_t group = hak_load_relaxed(&hak_limit_group_bytes);
+    if (HAK_UNLIKELY(group != 0) && group / GROUP_SHARE < most) most = group / GROUP_SHARE; /* other processes are in it */
     if (grace == 0 || free_bytes - bound > most || hak_load_relaxed(&hak_purge.crowded)) return true;
     if (hak_region.is_limited || hak_option_is_pinned(HAK_O_free_max_mb) || hak_limit_free(free_bytes, used_bytes()) < free_bytes) return true;
     uint64_t now = hak_os_clock_ms(), since = hak_load_relaxed(&hak_purge.over_since_ms);
@@ -56,8 +58,8 @@ static HAK_COLD bool grace_is_over(uint64_t free_bytes, uint64_t bound) {
     return true;
 }
 
-bool hak_purge_over_long(int64_t more_bytes) {
-    uint64_t free_bytes = positive(hak_load_relaxed(&hak_purge.free_bytes) + more_bytes), bound = hak_purge_bound();
+bool hak_purge_over_long(void) {
+    uint64_t free_bytes = positive(hak_load_relaxed(&hak_purge.free_bytes)), bound = hak_purge_bound();
     if (HAK_UNLIKELY(free_bytes > bound)) return grace_is_over(free_bytes, bound);
     if (HAK_UNLIKELY(hak_load_relaxed(&hak_purge.over_since_ms) != 0)) hak_store_relaxed(&hak_purge.over_since_ms, 0);
     return false;
@@ -84,7 +86,7 @@ HAK_COLD void hak_given_flush(int64_t *sum) { /* as hak_free_flush */
 
 HAK_COLD bool hak_given_over(void) {
     int64_t rest = hak_load_relaxed(&hak_purge.given_bytes) - hak_load_relaxed(&hak_purge.settled_bytes);
-    return rest > 0 && hak_purge_over_long(rest);
+    return rest > 0 && hak_purge_over(rest);
 }
 
 HAK_COLD void hak_given_settle(int64_t bytes) { hak_add(&hak_purge.settled_bytes, bytes); }
@@ -397,7 +399,7 @@ HAK_COLD bool hak_purge_look(void) {
         hak_chunk_release(chunk, mask);
         hak_span_room(number);
     }
-    return hak_purge_over_long(0);
+    return hak_purge_over_long();
 }
 
 void hak_purge_excess(void) {

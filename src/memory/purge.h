@@ -10,7 +10,9 @@
  *            two seconds it falls, by half at most, to what was drawn in them. What was kept and never needed goes; what comes and
  *            goes stays.
  * The grace: above the bound free memory stays for free_grace_ms, by 64 MiB or as much again as the bound, before it goes back: who frees much
- *            often wants it in a moment. At once where there is a limit that it would exceed, where the user set the bound, and in a crowd.
+ *            often wants it in a moment. At once where there is a limit that it would exceed, where the user set the bound, and in a crowd;
+ *            by a sixteenth of what the control group may have at most. What only its owner can use has none: blocks and spans that a
+ *            thread keeps, blocks that strangers gave; for their owner may wait for ever.
  * The delay: of the sweep, purge_delay_ms. It doubles, to 4 s at most, when what the sweep returned is touched again
  *            within a second, and falls back after half a minute without that.
  */
@@ -118,13 +120,13 @@ uint64_t hak_purge_bound_halved(unsigned halvings); /* what it would be */
 /* Would `more_bytes` of free memory on top of what there is break the bound? */
 bool hak_purge_over(int64_t more_bytes);
 
-/* And is it time that it is enforced? Whoever gives memory back looks at this. */
-bool hak_purge_over_long(int64_t more_bytes);
+/* It is broken: and is it time that it is enforced? Whoever gives back what anybody could use looks at this. */
+bool hak_purge_over_long(void);
 
 /* Is it to be enforced now? Of what seems to be free memory some may be unseen, and hardly touched: that is looked at first. */
 bool hak_purge_look(void);
 HAK_INLINE bool hak_purge_is_over(void) {
-    return HAK_UNLIKELY(hak_purge_over_long(0)) && (HAK_LIKELY(!hak_load_relaxed(&hak_purge.unseen)) || hak_purge_look());
+    return HAK_UNLIKELY(hak_purge_over_long()) && (HAK_LIKELY(!hak_load_relaxed(&hak_purge.unseen)) || hak_purge_look());
 }
 
 /* Down to where the bound is enforced: its half, so that it is rare; where `keep` is the bound, not far below it. */

@@ -64,31 +64,8 @@ static void peak_and_idle(bool ask)
 static void idle_threads_memory_goes_back_when_another_collects(void) { peak_and_idle(true); }
 static void idle_threads_memory_goes_back_while_another_works(void) { peak_and_idle(false); }
 
-/* What is above the bound is left for a moment, for it is often wanted again; then the next calls find it. */
-static void a_burst_goes_back_soon_after_it(void)
-{
-    static char *blocks[80000];
-    long before = resident_kib();
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
-        blocks[i] = (char *)malloc(500);
-        memset(blocks[i], 1, 500);
-    }
-    long peak = resident_kib();
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
-        free(blocks[i]);
-    for (int i = 0; i < 60; i++) { /* 0.3 seconds: what the bound leaves is let be for 0.8 */
-        for (int k = 0; k < 200; k++)
-            free(malloc((size_t)k));
-        usleep(5000);
-    }
-    long after = resident_kib();
-    EXPECT_SAY(!resident_is_known() || peak - before > 30000, "%ld KiB at the peak", peak - before);
-    EXPECT_SAY(!resident_is_known() || after - before < 12000, "%ld KiB after it", after - before);
-}
-
 int main(void)
 {
-    RUN(a_burst_goes_back_soon_after_it);
     RUN(idle_threads_memory_goes_back_when_another_collects);
     RUN(idle_threads_memory_goes_back_while_another_works);
     return EXPECT_RESULT();

@@ -11,6 +11,7 @@
 
 #include "base/word.h"
 #include "memory/chunk.h"
+#include "memory/limit.h"
 #include "memory/purge.h"
 #include "rules/options.h"
 
@@ -499,8 +500,29 @@ static void so_much_has_no_grace(void **state) {
     assert_int_equal(free_now(), 150 * MIB);
 }
 
+/* Their owner may wait, and nobody else can use them. */
+static void what_strangers_gave_has_none(void **state) {
+    (void)state;
+    freed(4 * MIB, 0);
+    hak_given_note(40 * MIB);
+    assert_true(hak_given_over());
+    assert_false(hak_purge_over_long());
+    hak_given_note(-40 * MIB);
+}
+
 static void there_is_none_where_somebody_waits_for_the_memory(void **state) {
     (void)state;
+    hak_store_relaxed(&hak_limit_group_bytes, (uint64_t)160 * MIB);
+    freed(20 * MIB, 0); /* 4 more than its bound and a sixteenth of 160 */
+    hak_purge_enforce();
+    assert_int_equal(free_now(), 3 * MIB);
+    hak_purge_spans(0);
+    freed(15 * MIB, 0);
+    hak_purge_enforce();
+    assert_int_equal(free_now(), 15 * MIB);
+    hak_store_relaxed(&hak_limit_group_bytes, 0);
+    hak_purge_spans(0);
+
     hak_store_relaxed(&hak_purge.crowded, 1);
     freed(20 * MIB, 0);
     hak_purge_enforce();
@@ -520,9 +542,9 @@ static void there_is_none_where_somebody_waits_for_the_memory(void **state) {
 
     bool is_limited = hak_region.is_limited;
     freed(20 * MIB, 0);
-    assert_int_equal(hak_purge_over_long(0), is_limited);
+    assert_int_equal(hak_purge_over_long(), is_limited);
     hak_region.is_limited = true;
-    assert_true(hak_purge_over_long(0));
+    assert_true(hak_purge_over_long());
     hak_region.is_limited = is_limited;
 }
 
@@ -549,6 +571,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_is_wanted_again_in_time_does_not_go_back, grace_begin, grace_end),
         cmocka_unit_test_setup_teardown(what_is_not_goes_back_and_the_next_has_no_grace, grace_begin, grace_end),
         cmocka_unit_test_setup_teardown(so_much_has_no_grace, grace_begin, grace_end),
+        cmocka_unit_test_setup_teardown(what_strangers_gave_has_none, grace_begin, grace_end),
         cmocka_unit_test_setup_teardown(there_is_none_where_somebody_waits_for_the_memory, grace_begin, grace_end),
         cmocka_unit_test(a_bound_that_the_user_set_does_not_rise),
     };
