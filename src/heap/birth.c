@@ -42,6 +42,11 @@ static struct hak_heap *heap_at(uint32_t index) {
     return home ? (struct hak_heap *)(void *)(home + index % PER_GRANULE * STRIDE) : NULL;
 }
 
+uint64_t hak_heap_keep_most(void) {
+    uint32_t count = hak_load_relaxed(&heap_count);
+    return hak_purge_bound() / 2 / (count ? count : 1);
+}
+
 struct hak_heap *hak_heap_named(uint32_t name) { return name - 1 < hak_load_acquire(&heap_count) ? heap_at(name - 1) : NULL; }
 
 void hak_heap_each(void (*function)(struct hak_heap *heap, void *context), void *context) {

@@ -337,6 +337,9 @@ void hak_middle_free(char *block, const struct hak_granule *record, struct hak_h
 bool hak_middle_has(struct hak_heap *heap, unsigned class_index, const void *block);
 /* Before the slab takes in what strangers gave back: a block that both they and the owner freed ends the program. */
 void hak_middle_collect(struct hak_heap *heap, struct hak_slab *slab);
+/* What a heap may keep for itself of blocks, and of spans, while free memory is above its bound and has its grace: all heaps together no more
+ * than the bound, for their threads may wait from then on, and nobody else can use it. */
+uint64_t hak_heap_keep_most(void);
 /* All that is kept goes back to the slabs; of one class. */
 void hak_middle_flush(struct hak_heap *heap);
 

@@ -81,7 +81,8 @@ static bool give_listed(struct hak_heap *heap, struct hak_granule *record, size_
         return false;
     }
     int64_t more = (int64_t)(bytes - hak_load_relaxed(&kept->reserved));
-    if ((more > 0 && hak_purge_over(more)) || !hak_large_keepable(record)) return false;
+    if (more > 0 && HAK_UNLIKELY(hak_purge_over(more)) && (hak_purge_over_long() || bytes > hak_heap_keep_most())) return false;
+    if (!hak_large_keepable(record)) return false;
     if (more > 0) {
         hak_free_note(more, 0);
         hak_store_relaxed(&kept->reserved, bytes);

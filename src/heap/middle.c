@@ -83,6 +83,21 @@ static void flush_class(struct hak_heap *heap, struct hak_middle *middle) {
     middle->tags = (hak_middle_tags){ 0 }; /* a handler that was left by longjmp may have left one */
 }
 
+/* Down to so much, the largest first. */
+static HAK_COLD void flush_to(struct hak_heap *heap, uint64_t most) {
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++) {
+        const struct hak_middle *middle = &heap->middle[i];
+        unsigned count = hak_middle_count(middle);
+        bytes += count * (uint64_t)middle->block_bytes;
+    }
+    for (unsigned i = HAK_MIDDLE_CLASSES; i-- > 0 && bytes > most;) {
+        struct hak_middle *middle = &heap->middle[i];
+        bytes -= hak_middle_count(middle) * (uint64_t)middle->block_bytes;
+        flush_class(heap, middle);
+    }
+}
+
 void hak_middle_flush(struct hak_heap *heap) {
     for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++) flush_class(heap, &heap->middle[i]);
 }
@@ -109,7 +124,7 @@ HAK_NOINLINE void hak_middle_chores(struct hak_heap *heap) {
     int64_t most = heaps <= ALL / MOST ? MOST : heaps < ALL / LEAST ? ALL / heaps : LEAST;
     bool is_much = most < MOST && heap->free_sum > heap->middle_most;
     hak_free_flush(&heap->free_sum);
-    if (is_much || hak_purge_over(0)) hak_middle_flush(heap);
+    if (is_much || HAK_UNLIKELY(hak_purge_over(0))) flush_to(heap, is_much || hak_purge_over_long() ? 0 : hak_heap_keep_most());
     heap->middle_most = heap->free_sum + most;
     hak_visit_chores_due(heap);
 }

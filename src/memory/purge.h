@@ -11,8 +11,8 @@
  *            goes stays.
  * The grace: above the bound free memory stays for free_grace_ms, by 64 MiB or as much again as the bound, before it goes back: who frees much
  *            often wants it in a moment. At once where there is a limit that it would exceed, where the user set the bound, and in a crowd;
- *            by a sixteenth of what the control group may have at most. What only its owner can use has none: blocks and spans that a
- *            thread keeps, blocks that strangers gave; for their owner may wait for ever.
+ *            by a sixteenth of what the control group may have at most. What only its owner can use has none: blocks that
+ *            strangers gave, blocks and spans that a thread keeps beyond its part of the bound; for their owner may wait for ever.
  * The delay: of the sweep, purge_delay_ms. It doubles, to 4 s at most, when what the sweep returned is touched again
  *            within a second, and falls back after half a minute without that.
  */
