@@ -2,9 +2,9 @@
  *
  * Bits in address order say nothing about what was touched last, and a cold block of some KiB costs more than the
  * whole allocation. So the last blocks freed are handed out first. What is kept is counted as free memory and
- * falls under its bound (memory/purge.h): when that is broken, by whomever, the next free gives all back; so does
- * every round of the sweep, a run of frees of one class, and, where threads are many, their part of 4 MiB. The visits that
- * small classes make for the library's sake are made here.
+ * falls under its bound (memory/purge.h): when that is broken, by whomever, the next look gives all back, or in its grace
+ * all but the heap's part; so does every round of the sweep, a run of frees of one class, and, where threads are many,
+ * their part of 4 MiB. The visits that small classes make for the library's sake are made here.
  *
  * Threads:   the owner.
  * Invariant: a kept block is clear in its slab's row and counted in its `out`, like a block in the bin; so its

@@ -7,6 +7,7 @@
 
 #include "unit/heap_room.h"
 
+#include "heap/middle.h"
 #include "rules/options.h"
 
 static void middle_give(struct hak_heap *heap, void *block) {
@@ -100,17 +101,50 @@ static void all_is_given_back_when_free_memory_breaks_its_bound(void **state) {
     AUDIT();
 }
 
-static bool is_told(struct hak_heap *heap, void *block) {
-    room_misused = NULL;
-    if (setjmp(room_caught) == 0) middle_give(heap, block);
-    return room_misused == block;
-}
-
-/* In whichever place it is kept; and a live one is not taken for one that is, whose address differs only where the tag does not show it. */
 static size_t kept_bytes(struct hak_heap *heap) {
     size_t bytes = 0;
     for (unsigned c = HAK_SMALL_CLASS_MAX + 1; c < HAK_CLASS_COUNT; c++) bytes += hak_middle_count(hak_middle_of(heap, c)) * (size_t)hak_classes[c].block_bytes;
     return bytes;
+}
+
+/* While free memory is above its bound and may be for a moment a heap keeps its part, the smaller sizes; then nothing. */
+static void in_the_grace_a_heap_keeps_its_part(void **state) {
+    (void)state;
+    enum { CLASSES = 4, MUCH = 8 << 20 };
+    struct hak_heap *heap = heap_make();
+    void *held[CLASSES][HAK_MIDDLE_BLOCKS];
+    for (unsigned k = 0; k < CLASSES; k++)
+        for (unsigned i = 0; i < HAK_MIDDLE_BLOCKS; i++) *(char *)(held[k][i] = block_take(heap, HAK_CLASS_COUNT - 1 - k)) = 1;
+    hak_options.free_max_mb = 1;
+    hak_options.free_share = 1024;
+    hak_options.free_grace_ms = 600000;
+    hak_store_relaxed(&hak_purge.keep_bytes, 0);
+    hak_store_relaxed(&hak_purge.over_since_ms, 0);
+    hak_store_relaxed(&hak_purge.grace_from_ms, 0);
+    hak_free_note(MUCH, 0);
+    for (unsigned i = 0; i < HAK_MIDDLE_BLOCKS; i++)
+        for (unsigned k = 0; k < CLASSES; k++) middle_give(heap, held[k][i]);
+    hak_middle_chores(heap);
+    assert_in_range(kept_bytes(heap), 0, hak_heap_keep_most());
+    assert_int_equal(hak_middle_count(hak_middle_of(heap, HAK_CLASS_COUNT - 1)), 0);
+    middle_give(heap, block_take(heap, HAK_SMALL_CLASS_MAX + 1));
+    hak_middle_chores(heap);
+    assert_true(kept_bytes(heap) > 0);
+    hak_store_relaxed(&hak_purge.over_since_ms, hak_os_clock_ms() - 600000);
+    hak_middle_chores(heap);
+    assert_int_equal(kept_bytes(heap), 0);
+    hak_free_note(-MUCH, 0);
+    hak_options.free_max_mb = 6;
+    hak_options.free_share = 8;
+    hak_options.free_grace_ms = 0;
+    heap_end(heap);
+    AUDIT();
+}
+
+static bool is_told(struct hak_heap *heap, void *block) {
+    room_misused = NULL;
+    if (setjmp(room_caught) == 0) middle_give(heap, block);
+    return room_misused == block;
 }
 
 /* What 200 threads that wait keep is free memory that those who run cannot use, and counts for the bound. */
@@ -142,6 +176,7 @@ static void where_threads_are_many_each_keeps_little(void **state) {
     }
 }
 
+/* In whichever place it is kept; and a live one is not taken for one that is, whose address differs only where the tag does not show it. */
 static void a_second_free_of_a_kept_block_is_found(void **state) {
     (void)state;
     hak_options.free_max_mb = 4096;
@@ -189,6 +224,7 @@ int main(void) {
         cmocka_unit_test(more_than_it_keeps_goes_to_the_slab),
         cmocka_unit_test(what_is_kept_counts_as_free_memory),
         cmocka_unit_test(all_is_given_back_when_free_memory_breaks_its_bound),
+        cmocka_unit_test(in_the_grace_a_heap_keeps_its_part),
         cmocka_unit_test(where_threads_are_many_each_keeps_little),
         cmocka_unit_test(a_second_free_of_a_kept_block_is_found),
         cmocka_unit_test(an_end_gives_all_back),
