@@ -48,4 +48,12 @@ __attribute__((noreturn, cold)) void hak_assert_failed(const char *what, const c
 #define HAK_ASSERT(x) ((void)sizeof(x))
 #endif
 
+/* As if it were another value from here on: each access adds the two for itself, where gcc would keep their sum in a register, one
+ * instruction more. */
+#if defined(__x86_64__)
+#define HAK_SAME(value) __asm__("" : "+r"(value))
+#else
+#define HAK_SAME(value) ((void)0)
+#endif
+
 #endif

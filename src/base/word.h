@@ -25,6 +25,16 @@ HAK_INLINE unsigned hak_word_count(uint64_t word) {
 #endif
 }
 
+/* Without the bit `index` modulo 64. */
+HAK_INLINE uint64_t hak_word_without(uint64_t word, uint64_t index) {
+#if defined(__x86_64__)
+    __asm__("btrq %1, %0" : "+r"(word) : "r"(index) : "cc"); /* gcc shifts a bit, and inverts it */
+    return word;
+#else
+    return word & ~(UINT64_C(1) << (index & 63));
+#endif
+}
+
 /* bits [first, first + count), count 0 to 64, first + count at most 64 */
 HAK_INLINE uint64_t hak_word_mask(unsigned first, unsigned count) {
     return count == 0 ? 0 : (~UINT64_C(0) >> (64 - count)) << first;

@@ -38,11 +38,11 @@ static HAK_NOINLINE void *aligned_further(size_t align, size_t bytes, const void
 
 /* The usual way calls nothing but as its last thing: a small block, and it is known that the secure level is off. */
 void *hak_front_aligned(size_t align, size_t bytes) {
-    if (align <= 16) return hak_malloc_inline(bytes, hak_malloc_slow);
+    if (align <= 16) return hak_malloc_inline(bytes, NULL);
     size_t rounded = (bytes - 1 + align) & -align;
     bool is_usual = bytes - 1 < HAK_SLAB_BLOCK_BYTES_MAX && rounded - 1 < HAK_SLAB_BLOCK_BYTES_MAX && HAK_LIKELY(hak_load_relaxed(&hak_secure.is_off) != 0);
     if (HAK_UNLIKELY(!is_usual)) return aligned_further(align, bytes, HAK_FRONT_CALLER());
-    return hak_malloc_inline(rounded, hak_malloc_slow);
+    return hak_malloc_inline(rounded, NULL);
 }
 
 static bool is_power_of_two(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
@@ -52,7 +52,7 @@ HAK_EXPORT void *memalign(size_t align, size_t bytes) {
         errno = EINVAL;
         return NULL;
     }
-    if (align <= 16) return hak_malloc_inline(bytes, hak_malloc_slow);
+    if (align <= 16) return hak_malloc_inline(bytes, NULL);
     return hak_front_aligned((size_t)2 << hak_word_last(align - 1), bytes); /* as glibc: any alignment, rounded up to a power of two */
 }
 

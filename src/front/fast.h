@@ -106,14 +106,6 @@ was_set:
 #endif
 }
 
-/* As if it were another value from here on: each access adds the two for itself, where gcc would keep their sum in a register, one
- * instruction more. */
-#if defined(__x86_64__)
-#define HAK_SAME(value) __asm__("" : "+r"(value))
-#else
-#define HAK_SAME(value) ((void)0)
-#endif
-
 /* `steps` of 16 bytes: of that many and more the caller leaves, HAK_FAST_STEPS or less; of 0 bytes as well. A class's bytes, which a table in the
  * heap has for each step, are its bin's offset and its blocks' distance. In a heap that is none they are 0, whose bin is empty. Where `slow` is NULL
  * the two exits go on with what is known. */

@@ -258,25 +258,32 @@ static HAK_NOINLINE void *malloc_middle_looked(size_t bytes, struct hak_heap *he
 /* A block of its own: of the smallest class. */
 static HAK_NOINLINE void *malloc_nothing(void) { return hak_malloc_inline(1, hak_malloc_slow); }
 
+/* The first of its size, as far as the heap knows. */
+static HAK_NOINLINE void *malloc_above_first(size_t bytes, struct hak_heap *heap) {
+    if (HAK_UNLIKELY(hak_heap_is_none(heap))) return malloc_first(bytes);
+    heap->middle_at[(bytes - 1) / 128] = (uint8_t)(hak_heap_middle_class(heap, bytes) - HAK_SMALL_CLASS_MAX);
+    return hak_malloc_above(bytes, heap);
+}
+
 /* Its bin was not looked at yet. */
 HAK_NOINLINE void *hak_malloc_above(size_t bytes, struct hak_heap *heap) {
     if (HAK_UNLIKELY(bytes - 1 >= HAK_SLAB_BLOCK_BYTES_MAX)) return bytes ? malloc_large(bytes) : malloc_nothing();
     if (bytes <= HAK_SMALL_BYTES_MAX) __builtin_unreachable();
-    struct hak_middle *middle = hak_middle_of(heap, hak_heap_middle_class(heap, bytes));
+    struct hak_middle *middle = hak_middle_for(heap, bytes);
     unsigned count = hak_middle_count(middle);
     if (HAK_LIKELY(count != 0)) {
-        if (HAK_UNLIKELY(hak_load_relaxed(&heap->mail) != 0)) return malloc_middle_looked(bytes, heap, middle);
+        if (HAK_UNLIKELY(hak_heap_has_mail(heap))) return malloc_middle_looked(bytes, heap, middle);
         return malloc_middle(bytes, heap, middle, count);
     }
     unsigned class_index = hak_middle_class(heap, middle); /* not before: the usual way has no use for it */
-    if (!hak_heap_is_none(heap)) middle->state = 0;
+    if (HAK_UNLIKELY(class_index == HAK_SMALL_CLASS_MAX)) return malloc_above_first(bytes, heap); /* middle_none */
+    middle->state = 0;
     struct hak_bin *bin = hak_bin_at(heap, class_index);
     uint64_t word = bin->word;
     if (HAK_LIKELY(word != 0)) {
         bin->word = word & (word - 1);
         return bin->base + hak_word_first(word) * (size_t)hak_classes[class_index].block_bytes;
     }
-    if (HAK_UNLIKELY(hak_heap_is_none(heap))) return malloc_first(bytes);
     return hak_visit(bytes, heap, class_index);
 }
 

@@ -165,6 +165,7 @@ static void deliver_late_mail(struct hak_heap *heap) {
 }
 
 void hak_heap_dead_unclaim(struct hak_heap *heap) {
+    hak_middle_settle(heap);
     hak_free_flush(&heap->free_sum);
     hak_given_flush(&heap->given_sum);
     hak_rush_flush(&heap->rush);
@@ -173,6 +174,7 @@ void hak_heap_dead_unclaim(struct hak_heap *heap) {
 }
 
 void hak_heap_dead_give(struct hak_heap *heap) {
+    hak_middle_settle(heap);
     hak_free_flush(&heap->free_sum);
     hak_given_flush(&heap->given_sum);
     hak_rush_flush(&heap->rush);

@@ -7,6 +7,8 @@
 
 #include "heap/hooks.h"
 
+#include <string.h>
+
 /* A block of the coarser class that was freed last, as in front/malloc.c. */
 static HAK_COLD void *visit_middle(size_t bytes, struct hak_heap *heap, unsigned index) {
     struct hak_middle *middle = hak_middle_of(heap, index);
@@ -28,8 +30,13 @@ static void rare_asked(struct hak_shelf *shelf) {
     if (hak_borrow_asks(shelf) >= (int32_t)hak_load_relaxed(&hak_rare_blocks)) shelf->rare = HAK_RARE_OFTEN;
 }
 
+static void lent_set(struct hak_heap *heap, uint64_t lent) {
+    __atomic_store_n(&heap->middle_lent, lent, __ATOMIC_RELEASE);
+    memset(heap->middle_at, 0, sizeof heap->middle_at);
+}
+
 HAK_COLD void hak_borrow_class_grew(struct hak_heap *heap, unsigned exact) {
-    if (hak_borrow_has_pair(exact)) heap->middle_lent &= ~(UINT64_C(1) << (exact - HAK_SMALL_CLASS_MAX - 1));
+    if (hak_borrow_has_pair(exact)) lent_set(heap, heap->middle_lent & ~(UINT64_C(1) << (exact - HAK_SMALL_CLASS_MAX - 1)));
     /* release: a forked child finds the bit with it; the bit alone is healed by a visit */
     __atomic_store_n(&hak_shelf_of(heap, exact)->rare, HAK_RARE_GREW, __ATOMIC_RELEASE);
 }
@@ -51,7 +58,7 @@ void hak_borrow_forget_lent(struct hak_heap *heap, bool is_end) {
         if (hak_borrow_has_pair(c) && !(heap->middle_lent & lent)) {
             if (!is_end || shelf->current || shelf->partial) continue; /* while it runs, all its slabs may be full */
             shelf->rare = 0;
-            __atomic_store_n(&heap->middle_lent, heap->middle_lent | lent, __ATOMIC_RELEASE); /* second, as in hak_borrow_class_grew() */
+            lent_set(heap, heap->middle_lent | lent); /* second, as in hak_borrow_class_grew() */
         } else if (shelf->rare >= RARE_PAGE && shelf->rare < HAK_RARE_OFTEN) {
             shelf->rare -= RARE_PAGE;
         }

@@ -140,7 +140,7 @@ static READS_PLAIN void held_drop_own(struct held *held, struct hak_heap *heap, 
     if (!hak_class_is_middle(shelf_index)) return;
     const struct hak_middle *middle = hak_middle_of(heap, shelf_index);
     for (unsigned i = 0; i < hak_middle_count(middle) && i < HAK_MIDDLE_BLOCKS; i++)
-        held_drop(held, __atomic_load_n(&middle->block[i], __ATOMIC_RELAXED));
+        held_drop(held, hak_middle_block(middle, i));
 }
 static void held_drop_word(struct held *held, const hak_atomic_u64 *word, uint64_t mask) {
     size_t at = ((uintptr_t)word - (uintptr_t)held->words) / sizeof *held->words;

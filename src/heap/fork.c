@@ -99,13 +99,13 @@ static HAK_COLD void heap_blank(struct hak_heap *heap, void *survivor) {
     for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++) { /* clear in the row */
         struct hak_middle *middle = &heap->middle[i];
         for (unsigned count = hak_middle_count(middle); count > 0; middle->state = (uint16_t)--count) {
-            char *block = middle->block[count - 1];
+            char *block = hak_middle_block(middle, count - 1);
             struct hak_row *row = hak_row_of(hak_granule_at(hak_granule_of(block))->words);
             size_t index = (size_t)(block - row->start) / row->block_bytes;
             hak_store_release(&row->word[index / 64], hak_load_relaxed(&row->word[index / 64]) | UINT64_C(1) << index % 64);
             hak_free_note_in(&heap->free_sum, -(int64_t)middle->block_bytes);
         }
-        middle->tags = (hak_middle_tags){ 0 }; /* one that was being handed out, too */
+        middle->numbers = 0; /* one that was being handed out, too */
     }
 }
 

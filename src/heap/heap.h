@@ -16,10 +16,6 @@
 #include "rules/counters.h"
 #include "slab/slab.h"
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
 /* What malloc reads: up to 64 free blocks, as bits, from `base` on. */
 struct hak_bin {
     uint64_t word;
@@ -62,23 +58,21 @@ struct hak_pools { /* by class */
 
 /* The blocks above 1 KiB of one class that their owner freed last: heap/middle.c. */
 enum { HAK_MIDDLE_CLASSES = HAK_CLASS_COUNT - HAK_SMALL_CLASS_MAX - 1 };
-typedef uint8_t hak_middle_tags __attribute__((vector_size(16)));
-enum { HAK_MIDDLE_BLOCKS = 12, HAK_MIDDLE_TAGS = sizeof(hak_middle_tags), HAK_MIDDLE_RUN = 16, HAK_MIDDLE_ONE_RUN = UINT8_MAX + 1 };
+enum { HAK_MIDDLE_BLOCKS = 13, HAK_MIDDLE_NUMBERS = 64, HAK_MIDDLE_SIZES = HAK_SLAB_BLOCK_BYTES_MAX / 128 };
+enum { HAK_MIDDLE_RUN = 16, HAK_MIDDLE_ONE_RUN = UINT8_MAX + 1 };
 struct hak_middle {
     union {
-        uint16_t state; /* from bit 8 on, frees since the last malloc */
+        uint16_t state; /* from bit 8 on, frees that found no place since the last malloc: 0, or none finds one until it */
         uint8_t count;  /* its low byte: how many there are */
     };
     uint16_t block_bytes;
-    uint32_t ahead;  /* as in hak_shelf */
-    uint64_t handed; /* to the program, since the heap was born */
-    hak_middle_tags tags; /* of each block, of the last one first, all compared at once by a free; 0 from count on */
-    void *block[HAK_MIDDLE_BLOCKS];
+    uint32_t ahead;   /* as in hak_shelf */
+    uint64_t handed;  /* to the program, since the heap was born */
+    uint64_t numbers; /* as bits: each block's number in its slab, modulo 64; no two have the same */
+    uintptr_t block[HAK_MIDDLE_BLOCKS]; /* with that number in the address's low bits: hak_middle_block() */
 };
-HAK_STATIC(sizeof(struct hak_middle) == 2 * HAK_LINE && (int)HAK_MIDDLE_BLOCKS < (int)HAK_MIDDLE_ONE_RUN);
-HAK_STATIC(offsetof(struct hak_middle, tags) % HAK_MIDDLE_TAGS == 0 && (int)HAK_MIDDLE_BLOCKS <= (int)HAK_MIDDLE_TAGS);
-HAK_STATIC(HAK_MIDDLE_TAGS == 16 && HAK_MIDDLE_RUN == 16); /* a bit each tells that they are reached: heap/middle.h */
-HAK_STATIC((HAK_MIDDLE_RUN + 1) * HAK_MIDDLE_ONE_RUN + HAK_MIDDLE_BLOCKS <= UINT16_MAX && HAK_SLAB_BLOCK_BYTES_MAX <= UINT16_MAX);
+HAK_STATIC(sizeof(struct hak_middle) == 2 * HAK_LINE && HAK_MIDDLE_NUMBERS == 64);
+HAK_STATIC((HAK_MIDDLE_RUN + 1) * HAK_MIDDLE_ONE_RUN <= UINT16_MAX && HAK_SLAB_BLOCK_BYTES_MAX <= UINT16_MAX);
 
 /* The spans of large blocks that their thread freed last, by size in granules: heap/kept.c. */
 enum { HAK_KEPT_SIZES = 32, HAK_KEPT_EACH = 4, HAK_KEPT_EACH_MOST = 8 };
@@ -120,12 +114,13 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     struct hak_bin bin[HAK_SMALL_CLASS_MAX + 1]; /* of the small classes; first: a class's bytes are its bin's offset. hak_bin_at() */
     uint16_t class_bytes[HAK_SMALL_CLASS_MAX]; /* by (size - 1) / 16: of the small class that serves it; 0: a heap that is none */
     uint64_t tick;                       /* hak_os_ticks() at which the sweep is due */
-    int64_t middle_most;                 /* of free_sum: where it is more, what is kept of blocks above 1 KiB is looked at; 0 at first */
+    int64_t middle_in;                   /* bytes of blocks above 1 KiB to keep, less those taken, until what is kept is looked at; 0 at first */
     int32_t clock_in, clock_step;        /* bytes until chores, a visit being HAK_VISIT_CLOCK; 0: something waits */
     int32_t clock_rest;                  /* what clock_in would be more by, if batches did not wait for the next visit */
     uint64_t batches;                    /* which batches hold something, or more, as bits */
     uint64_t middle_lent;                /* bit c: class c above 1 KiB has no slabs of its own, its pair serves it (hak_class_serving); 0: all have */
-    int64_t free_sum;                    /* its part of hak_purge.free_bytes that is not added yet */
+    int64_t free_sum;                    /* its part of hak_purge.free_bytes that is not added yet, with what middle_in is below middle_from */
+    int64_t middle_from;                 /* what middle_in was when free_sum last had all of it: hak_middle_settle() */
     int64_t given_sum;                   /* the same of hak_purge.given_bytes */
     uint64_t ticks_seen;                 /* hak_os_ticks() when it was last read */
     uint64_t opened_bytes;               /* of slabs, that were handed out for the first time since the heap was made */
@@ -179,7 +174,9 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     struct hak_bin middle_bin[HAK_MIDDLE_CLASSES];
     uint32_t handed_due[HAK_SMALL_CLASS_MAX + 1]; /* a class stays earned if shelf[].handed is HAK_RARE_AGAIN more at its thread's end */
     uint64_t made_room[(HAK_SHELF_COUNT + 63) / 64]; /* by shelf: its slab ended for another's sake since middle_ms */
-    HAK_ALIGNED(HAK_LINE) struct hak_middle middle[HAK_MIDDLE_CLASSES];
+    uint8_t middle_at[HAK_MIDDLE_SIZES]; /* by (size - 1) / 128: which of these serves it, + 1; 0: to be found out, and so after middle_lent changed */
+    HAK_ALIGNED(HAK_LINE) struct hak_middle middle_none; /* nothing is ever in it: at 0 */
+    struct hak_middle middle[HAK_MIDDLE_CLASSES];
     struct hak_batch batch[HAK_BATCHES]; /* four by a hash of the word */
     uint32_t batch_turn;                 /* which of the four makes way next: two bits each */
     uint32_t batch_since;                /* batches that were begun since the last chores */
@@ -290,6 +287,15 @@ void hak_heap_put_back(struct hak_heap *heap);
 /* front/start.c sets it: registers the thread so that hak_heap_death runs at its end. False: it cannot. */
 extern bool (*hak_heap_on_birth)(struct hak_heap *heap);
 
+/* Has somebody posted slabs to it, at a glance? gcc keeps an atomic load out of the comparison, as in front/fast.h. */
+HAK_INLINE bool hak_heap_has_mail(const struct hak_heap *heap) {
+#ifdef __SANITIZE_THREAD__
+    return hak_load_relaxed(&heap->mail) != 0;
+#else
+    return *(const uintptr_t *)(const void *)&heap->mail != 0;
+#endif
+}
+
 /* --- visits (heap/visit.c) --- */
 
 /* A block of the class (1 to HAK_CLASS_COUNT - 1), its bin being empty, for a caller who asked for `bytes`: first, for it
@@ -320,7 +326,15 @@ void hak_visit_chores_due(struct hak_heap *heap);
 HAK_INLINE struct hak_middle *hak_middle_of(struct hak_heap *heap, size_t class_index) {
     size_t offset = offsetof(struct hak_heap, middle) - (HAK_SMALL_CLASS_MAX + 1) * sizeof(struct hak_middle);
     struct hak_middle *middle = (struct hak_middle *)(void *)((char *)heap + class_index * sizeof *middle + offset);
-    __asm__("" : "+r"(middle)); /* one register: gcc would make each field's address of heap and class again */
+    HAK_SAME(middle); /* one register: gcc would make each field's address of heap and class again */
+    return middle;
+}
+/* For a size above 1 KiB; or of nothing. */
+HAK_INLINE struct hak_middle *hak_middle_for(struct hak_heap *heap, size_t bytes) {
+    HAK_STATIC(offsetof(struct hak_heap, middle) == offsetof(struct hak_heap, middle_none) + sizeof(struct hak_middle));
+    size_t at = heap->middle_at[(bytes - 1) / 128];
+    struct hak_middle *middle = (struct hak_middle *)(void *)((char *)heap + at * sizeof *middle + offsetof(struct hak_heap, middle_none));
+    HAK_SAME(middle); /* as above */
     return middle;
 }
 /* The class of what is kept there. */
@@ -340,28 +354,17 @@ void hak_middle_collect(struct hak_heap *heap, struct hak_slab *slab);
 /* What a heap may keep for itself of blocks, and of spans, while free memory is above its bound and has its grace: all heaps together no more
  * than the bound, for their threads may wait from then on, and nobody else can use it. */
 uint64_t hak_heap_keep_most(void);
+/* What was kept, or taken, since the last time is in free_sum. */
+HAK_INLINE void hak_middle_settle(struct hak_heap *heap) {
+    heap->free_sum += heap->middle_from - heap->middle_in;
+    heap->middle_from = heap->middle_in;
+}
 /* All that is kept goes back to the slabs; of one class. */
 void hak_middle_flush(struct hak_heap *heap);
 
-/* The tags when one more block is kept, and when the last one is taken. All are stored at once: a byte of them that was just written would keep
- * the next free's look at all waiting until it has left the store buffer (Intel's Optimization Reference Manual, store forwarding). */
-HAK_INLINE hak_middle_tags hak_middle_tags_more(hak_middle_tags tags, uint8_t tag) {
-#if defined(__SSE2__)
-    return (hak_middle_tags)_mm_or_si128(_mm_slli_si128((__m128i)tags, 1), _mm_cvtsi32_si128(tag));
-#else
-    typedef uint64_t two_words __attribute__((vector_size(HAK_MIDDLE_TAGS)));
-    two_words words = (two_words)tags;
-    return (hak_middle_tags)(two_words){ words[0] << 8 | tag, words[1] << 8 | words[0] >> 56 };
-#endif
-}
-HAK_INLINE hak_middle_tags hak_middle_tags_less(hak_middle_tags tags) {
-#if defined(__SSE2__)
-    return (hak_middle_tags)_mm_srli_si128((__m128i)tags, 1);
-#else
-    typedef uint64_t two_words __attribute__((vector_size(HAK_MIDDLE_TAGS)));
-    two_words words = (two_words)tags;
-    return (hak_middle_tags)(two_words){ words[0] >> 8 | words[1] << 56, words[1] >> 8 };
-#endif
+/* A kept block. All of these classes are multiples of 128 bytes, and slabs of them begin with a block (test/unit/class.c). */
+HAK_INLINE char *hak_middle_block(const struct hak_middle *middle, unsigned i) {
+    return (char *)(__atomic_load_n(&middle->block[i], __ATOMIC_RELAXED) & -(uintptr_t)HAK_MIDDLE_NUMBERS);
 }
 
 /* The block is about to go out: one that strangers freed, too, and nobody has read it yet, ends the program. */
@@ -374,11 +377,13 @@ HAK_INLINE void *hak_middle_take(struct hak_heap *heap, struct hak_middle *middl
     unsigned last = count - 1;
     __atomic_store_n(&middle->state, (uint16_t)last, __ATOMIC_RELEASE); /* the run ends */
     hak_owner_add(&middle->handed, 1);
-    heap->free_sum -= middle->block_bytes;
-    middle->tags = hak_middle_tags_less(middle->tags);
-    void *block = middle->block[last];
+    heap->middle_in += middle->block_bytes;
+    uintptr_t block = middle->block[last];
+    middle->numbers = hak_word_without(middle->numbers, block);
+    block &= -(uintptr_t)HAK_MIDDLE_NUMBERS;
+    HAK_SAME(block); /* before the flag */
     *is_sample = hak_owner_passes_u32(&middle->ahead, 1);
-    return block;
+    return (void *)block;
 }
 /* The block that was just taken is kept again: somebody had another for the program. */
 void hak_middle_take_back(struct hak_heap *heap, unsigned class_index, void *block);

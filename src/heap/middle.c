@@ -17,22 +17,32 @@
 
 #include "memory/purge.h"
 
-static HAK_NOINLINE bool is_kept(const struct hak_middle *middle, const void *block) {
-    for (unsigned i = hak_middle_count(middle); i-- > 0;)
-        if (middle->block[i] == block) return true;
+/* No two kept ones have the same number. */
+static HAK_NOINLINE bool is_kept(const struct hak_middle *middle, const void *block, uint64_t index) {
+    uintptr_t wanted = (uintptr_t)block | index % HAK_MIDDLE_NUMBERS;
+    for (unsigned i = hak_middle_count(middle); i-- > 0;) {
+        uintptr_t differs = middle->block[i] ^ wanted;
+        if (differs % HAK_MIDDLE_NUMBERS == 0) return differs == 0;
+    }
     return false;
+}
+
+static uint64_t index_of(const void *block) {
+    const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
+    uint64_t rest;
+    return hak_multiply((uint64_t)((const char *)block - record->start), &record->reciprocal, &rest);
 }
 
 bool hak_middle_has(struct hak_heap *heap, unsigned class_index, const void *block) {
     if (!hak_class_is_middle(class_index)) return false;
-    return is_kept(hak_middle_of(heap, class_index), block);
+    return is_kept(hak_middle_of(heap, class_index), block, index_of(block));
 }
 
 void hak_middle_collect(struct hak_heap *heap, struct hak_slab *slab) {
     if (!hak_class_is_middle(slab->class_index)) return;
     const struct hak_middle *middle = hak_middle_of(heap, slab->class_index);
     for (unsigned i = 0; i < hak_middle_count(middle); i++) {
-        char *block = middle->block[i];
+        const char *block = hak_middle_block(middle, i);
         if (hak_slab_of(hak_granule_at(hak_granule_of(block))) != slab) continue;
         hak_middle_look(block);
     }
@@ -41,7 +51,7 @@ void hak_middle_collect(struct hak_heap *heap, struct hak_slab *slab) {
 /* The strangers' word of a block that its owner freed, and the block's bit there. */
 HAK_INLINE const hak_atomic_u64 *strangers_word(const void *block, uint64_t *bit) {
     const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
-    uint64_t rest, index = hak_multiply((uint64_t)((const char *)block - record->start), &record->reciprocal, &rest);
+    uint64_t index = index_of(block);
     *bit = UINT64_C(1) << index % 64;
     hak_atomic_u64 *word = &record->words[index / 64];
     return hak_slab_remote_word(word, hak_slab_behind(hak_granule_of(record->start), word));
@@ -54,8 +64,8 @@ void hak_middle_look(const void *block) {
 
 HAK_NOINLINE void hak_middle_look_last(const struct hak_middle *middle, unsigned count) {
     uint64_t bit;
-    hak_middle_look(middle->block[count - 1]);
-    if (count > 1) __builtin_prefetch(strangers_word(middle->block[count - 2], &bit)); /* the next; a line that others write */
+    hak_middle_look(hak_middle_block(middle, count - 1));
+    if (count > 1) __builtin_prefetch(strangers_word(hak_middle_block(middle, count - 2), &bit)); /* the next; a line that others write */
 }
 
 static void row_free(struct hak_heap *heap, struct hak_row *row, unsigned index) {
@@ -74,13 +84,13 @@ static void block_to_row(struct hak_heap *heap, const char *block) {
 
 static void flush_class(struct hak_heap *heap, struct hak_middle *middle) {
     for (unsigned count; (count = hak_middle_count(middle)) > 0;) {
-        char *block = middle->block[--count];
+        char *block = hak_middle_block(middle, --count);
+        middle->numbers &= ~(UINT64_C(1) << middle->block[count] % HAK_MIDDLE_NUMBERS);
         __atomic_store_n(&middle->state, (uint16_t)(middle->state - 1), __ATOMIC_RELEASE);
-        middle->tags = hak_middle_tags_less(middle->tags);
         hak_free_note_in(&heap->free_sum, -(int64_t)middle->block_bytes);
         block_to_row(heap, block);
     }
-    middle->tags = (hak_middle_tags){ 0 }; /* a handler that was left by longjmp may have left one */
+    middle->numbers = 0; /* a handler that was left by longjmp may have left one */
 }
 
 /* Down to so much, the largest first. */
@@ -106,14 +116,16 @@ HAK_COLD void hak_middle_take_back(struct hak_heap *heap, unsigned class_index, 
     struct hak_middle *middle = hak_middle_of(heap, class_index);
     unsigned count = hak_middle_count(middle);
     hak_owner_add(&middle->handed, -UINT64_C(1));
-    if (HAK_UNLIKELY(count == HAK_MIDDLE_BLOCKS)) { /* a signal handler freed one meanwhile */
+    uint64_t bit, number = index_of(block) % HAK_MIDDLE_NUMBERS;
+    bit = UINT64_C(1) << number;
+    if (HAK_UNLIKELY(count == HAK_MIDDLE_BLOCKS || middle->numbers & bit)) { /* a signal handler freed one meanwhile */
         block_to_row(heap, block);
         return;
     }
-    middle->block[count] = block;
-    middle->tags = hak_middle_tags_more(middle->tags, hak_middle_tag(block));
+    middle->block[count] = (uintptr_t)block | number;
+    middle->numbers |= bit;
     __atomic_store_n(&middle->state, (uint16_t)(count + 1), __ATOMIC_RELEASE);
-    heap->free_sum += middle->block_bytes;
+    heap->middle_in -= middle->block_bytes;
 }
 
 /* Every so many bytes freed, less those taken again, and every so many frees, as if it were a visit. Where many threads wait, what each of them
@@ -122,29 +134,35 @@ HAK_NOINLINE void hak_middle_chores(struct hak_heap *heap) {
     enum { MOST = 256 << 10, LEAST = 32 << 10, ALL = 4 << 20 };
     uint32_t heaps = hak_heap_crowd();
     int64_t most = heaps <= ALL / MOST ? MOST : heaps < ALL / LEAST ? ALL / heaps : LEAST;
-    bool is_much = most < MOST && heap->free_sum > heap->middle_most;
+    bool is_much = most < MOST && heap->middle_in < 0;
+    hak_middle_settle(heap);
     hak_free_flush(&heap->free_sum);
     if (is_much || HAK_UNLIKELY(hak_purge_over(0))) flush_to(heap, is_much || hak_purge_over_long() ? 0 : hak_heap_keep_most());
-    heap->middle_most = heap->free_sum + most;
+    heap->middle_in = heap->middle_from = most;
     hak_visit_chores_due(heap);
 }
 
-HAK_NOINLINE void hak_middle_free_to_row(struct hak_heap *heap, struct hak_row *row, uint64_t index) {
-    uint32_t bytes = row->block_bytes; /* before: the slab may end */
-    struct hak_middle *middle = hak_middle_of(heap, row->class_index);
+/* The block is of the row, which may end. */
+static void free_to_row(struct hak_heap *heap, struct hak_row *row, uint64_t index) {
+    uint32_t bytes = row->block_bytes;
     row_free(heap, row, (unsigned)index);
-    if (middle->state < HAK_MIDDLE_RUN * HAK_MIDDLE_ONE_RUN) middle->state = (uint16_t)(middle->state + HAK_MIDDLE_ONE_RUN);
-    else flush_class(heap, middle); /* nobody takes any: what is kept would keep its slabs from ending */
     if ((heap->clock_in -= (int32_t)bytes) <= 0) hak_middle_chores(heap);
 }
 
-HAK_COLD void hak_middle_misuse(const char *function, const void *block) { hak_slab_misuse(function, block); }
-
-HAK_NOINLINE void hak_middle_free_tagged(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function,
-                                         struct hak_middle *middle) {
-    if (HAK_UNLIKELY(is_kept(middle, block))) hak_slab_misuse(function, block);
-    hak_middle_free_untagged(block, record, heap, function, middle, hak_middle_tag(block));
+HAK_NOINLINE void hak_middle_free_to_row(struct hak_heap *heap, struct hak_row *row, uint64_t index) {
+    struct hak_middle *middle = hak_middle_of(heap, row->class_index);
+    if (middle->state < HAK_MIDDLE_RUN * HAK_MIDDLE_ONE_RUN) middle->state = (uint16_t)(middle->state + HAK_MIDDLE_ONE_RUN);
+    else flush_class(heap, middle); /* nobody takes any: what is kept would keep its slabs from ending */
+    free_to_row(heap, row, index);
 }
+
+HAK_NOINLINE void hak_middle_free_numbered(char *block, struct hak_row *row, struct hak_heap *heap, const char *function, uint64_t index) {
+    bool is_free = hak_word_has(hak_load_relaxed(&row->word[index / 64]), index) || is_kept(hak_middle_of(heap, row->class_index), block, index);
+    if (HAK_UNLIKELY(is_free)) hak_slab_misuse(function, block);
+    free_to_row(heap, row, index); /* of another slab, or further on in this one: two of the same number are not kept */
+}
+
+HAK_COLD void hak_middle_misuse(const char *function, const void *block) { hak_slab_misuse(function, block); }
 
 void hak_middle_free(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function, unsigned class_index) {
     hak_middle_free_inline(block, record, heap, function, class_index);

@@ -9,60 +9,35 @@
 
 #include "base/multiply.h"
 
-/* The highest byte of a product with the golden ratio (Knuth, The Art of Computer Programming 3, 6.4): neighbours differ. */
-HAK_INLINE uint8_t hak_middle_tag(const void *block) { return (uint8_t)((uint32_t)(uintptr_t)block * UINT32_C(0x9e3779b9) >> 24); }
-
-/* One free in twenty of those of a full dozen, or fewer, has the tag of another block. */
-HAK_INLINE bool hak_middle_tags_have(hak_middle_tags tags, uint8_t tag) {
-    typedef uint32_t four_words __attribute__((vector_size(HAK_MIDDLE_TAGS)));
-    uint32_t four = tag * UINT32_C(0x01010101); /* one instruction less than gcc's sixteen bytes */
-    hak_middle_tags equal = (hak_middle_tags)((hak_middle_tags)(four_words){ four, four, four, four } == tags);
-#if defined(__SSE2__)
-    return _mm_movemask_epi8((__m128i)equal) != 0;
-#else
-    typedef uint64_t two_words __attribute__((vector_size(HAK_MIDDLE_TAGS)));
-    two_words words = (two_words)equal;
-    return (words[0] | words[1]) != 0;
-#endif
-}
-
 /* Every so many bytes freed, less those taken again, and every so many frees, as if it were a visit. */
 void hak_middle_chores(struct hak_heap *heap);
 /* As many are kept as can be, or nobody takes any. */
 void hak_middle_free_to_row(struct hak_heap *heap, struct hak_row *row, uint64_t index);
-/* It may be one that is kept. */
-void hak_middle_free_tagged(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function,
-                            struct hak_middle *middle);
+/* It is free in its row, or a kept one has its number. */
+void hak_middle_free_numbered(char *block, struct hak_row *row, struct hak_heap *heap, const char *function, uint64_t index);
 
 /* It does not return; but where gcc knows that, it makes a frame for the call, on free's usual way. */
 void hak_middle_misuse(const char *function, const void *block);
 
 /* Few values at a time and tail calls only, or it saves registers: what can be settled is settled at once, by branches never taken. */
-HAK_INLINE void hak_middle_free_untagged(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function,
-                                         struct hak_middle *middle, uint8_t tag) {
+HAK_INLINE void hak_middle_free_inline(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function,
+                                       size_t class_index) {
+    struct hak_middle *middle = hak_middle_of(heap, class_index);
     hak_atomic_u64 *words = record->words;
     uint64_t rest, index = hak_multiply((uint64_t)(block - record->start), &record->reciprocal, &rest);
     if (HAK_UNLIKELY(rest >= record->reciprocal)) return hak_middle_misuse(function, block);
-    if (HAK_UNLIKELY(hak_word_has(hak_load_relaxed(&words[index / 64]), index))) return hak_middle_misuse(function, block);
-    uint32_t state = middle->state, bytes = hak_row_of(words)->block_bytes;
-    if (HAK_UNLIKELY(((state + HAK_MIDDLE_TAGS - HAK_MIDDLE_BLOCKS) & (HAK_MIDDLE_TAGS | HAK_MIDDLE_RUN * HAK_MIDDLE_ONE_RUN)) != 0))
-        return hak_middle_free_to_row(heap, hak_row_of(words), index);
-    size_t count = (uint8_t)state;
+    uint64_t numbers = middle->numbers;
+    if (HAK_UNLIKELY(hak_word_has(hak_load_relaxed(&words[index / 64]) | numbers, index)))
+        return hak_middle_free_numbered(block, hak_row_of(words), heap, function, index);
+    size_t count = middle->state, bytes = hak_row_of(words)->block_bytes;
+    HAK_SAME(count); /* or it stays of 16 bits, and is extended thrice */
+    if (HAK_UNLIKELY(count >= HAK_MIDDLE_BLOCKS)) return hak_middle_free_to_row(heap, hak_row_of(words), index);
     middle->block_bytes = (uint16_t)bytes;
-    middle->tags = hak_middle_tags_more(middle->tags, tag);
-    middle->block[count] = block;
-    __atomic_store_n(&middle->state, (uint16_t)(state + HAK_MIDDLE_ONE_RUN + 1), __ATOMIC_RELEASE); /* a forked child finds a block for each */
-    heap->free_sum += bytes;
-    if (HAK_UNLIKELY(heap->free_sum > heap->middle_most) || HAK_UNLIKELY((heap->clock_in -= HAK_VISIT_CLOCK / 16) < 0))
+    middle->numbers = numbers | UINT64_C(1) << index % HAK_MIDDLE_NUMBERS;
+    middle->block[count] = (uintptr_t)block | index % HAK_MIDDLE_NUMBERS;
+    __atomic_store_n(&middle->state, (uint16_t)(count + 1), __ATOMIC_RELEASE); /* a forked child finds a block for each */
+    if (HAK_UNLIKELY((heap->middle_in -= (int64_t)bytes) < 0) || HAK_UNLIKELY((heap->clock_in -= HAK_VISIT_CLOCK / 16) < 0))
         hak_middle_chores(heap);
-}
-
-HAK_INLINE void hak_middle_free_inline(char *block, const struct hak_granule *record, struct hak_heap *heap, const char *function,
-                                       size_t class_index) {
-    uint8_t tag = hak_middle_tag(block);
-    struct hak_middle *middle = hak_middle_of(heap, class_index);
-    if (HAK_UNLIKELY(hak_middle_tags_have(middle->tags, tag))) hak_middle_free_tagged(block, record, heap, function, middle);
-    else hak_middle_free_untagged(block, record, heap, function, middle, tag);
 }
 
 #endif

@@ -357,7 +357,8 @@ void hak_visit_chores(struct hak_heap *heap) {
     if (heap->batches) hak_batch_flush(heap);
     if (hak_mail_any(heap)) hak_mail_take(heap);
     if (heap->pending) hak_event_pending(heap);
-    hak_free_note_in(&heap->free_sum, 0); /* kept blocks that were taken do not look whether it is much */
+    hak_middle_settle(heap);
+    hak_free_note_in(&heap->free_sum, 0);
     hak_pool_look(heap);
     if (HAK_UNLIKELY(hak_load_acquire(&hak_hooks.generation) != heap->follows)) HAK_HOOK(follow)(heap);
     hak_sweep_clock(heap);

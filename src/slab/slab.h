@@ -150,8 +150,10 @@ HAK_INLINE struct hak_heap *hak_slab_owner_mark(struct hak_heap *heap, unsigned 
 HAK_INLINE struct hak_heap *hak_slab_owner_heap(const struct hak_heap *owner) { return (struct hak_heap *)((uintptr_t)owner & -(uintptr_t)HAK_LINE); }
 /* The class, if a record's owner names this heap so; else 0. */
 HAK_INLINE size_t hak_slab_owners_middle(const struct hak_heap *heap, const struct hak_heap *owner) {
-    uintptr_t mark = (uintptr_t)owner - (uintptr_t)heap;
-    return HAK_LIKELY(mark - 1 < HAK_LINE - 1) ? (size_t)HAK_SMALL_CLASS_MAX + mark : 0;
+    uintptr_t mark = (uintptr_t)owner - 1;
+    HAK_SAME(mark); /* or 1 is subtracted beside it, and both are kept */
+    mark -= (uintptr_t)heap;
+    return HAK_LIKELY(mark < HAK_LINE - 1) ? (size_t)HAK_SMALL_CLASS_MAX + 1 + mark : 0;
 }
 
 /* The slab that a granule record with these words belongs to. */

@@ -5,6 +5,7 @@
 #include "expect.h"
 
 #include <hakmem/hakmem.h>
+#include <pthread.h>
 
 static void usable_bytes_are_the_blocks_own(void)
 {
@@ -90,6 +91,42 @@ static void realloc_to_the_usable_size_stays(void)
     }
 }
 
+/* From the third thread on sizes above 4 KiB are served by every second class, until one of those between is asked for often. */
+static void *is_served_by_its_own(void *unused)
+{
+    (void)unused;
+    enum { COUNT = 400, BYTES = 4200, OWN = 4608, PAIR = 5120 };
+    void *blocks[COUNT];
+    size_t first = 0, last = 0;
+    for (int i = 0; i < COUNT; i++) {
+        blocks[i] = malloc(BYTES);
+        last = malloc_usable_size(blocks[i]);
+        if (i == 0) first = last;
+    }
+    EXPECT_SAY(first == PAIR, "%zu usable of %d", first, BYTES);
+    EXPECT_SAY(last == OWN, "%zu usable of %d", last, BYTES);
+    for (int i = 0; i < COUNT; i++)
+        free(blocks[i]);
+    return NULL;
+}
+
+static void *next_thread(void *unused)
+{
+    (void)unused;
+    pthread_t third;
+    free(malloc(1));
+    REQUIRE(pthread_create(&third, NULL, is_served_by_its_own, NULL) == 0);
+    pthread_join(third, NULL);
+    return NULL;
+}
+
+static void a_class_above_4_kib_serves_its_own_sizes_where_they_are_many(void)
+{
+    pthread_t second;
+    REQUIRE(pthread_create(&second, NULL, next_thread, NULL) == 0);
+    pthread_join(second, NULL);
+}
+
 int main(void)
 {
     RUN(usable_bytes_are_the_blocks_own);
@@ -97,5 +134,6 @@ int main(void)
     RUN(little_is_wasted);
     RUN(aligned_blocks_say_what_follows_the_address);
     RUN(realloc_to_the_usable_size_stays);
+    RUN(a_class_above_4_kib_serves_its_own_sizes_where_they_are_many);
     return EXPECT_RESULT();
 }

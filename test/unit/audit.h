@@ -40,7 +40,7 @@ static inline int64_t audit_homes(void) {
 /* What heaps keep is free too; what they have not yet added to the sum that all share is missing there. */
 static inline void audit_sums(struct hak_heap *heap, void *context) {
     struct audit *audit = context;
-    audit->free_bytes += (int64_t)heap->kept.reserved - heap->free_sum;
+    audit->free_bytes += (int64_t)heap->kept.reserved - heap->free_sum - (heap->middle_from - heap->middle_in);
     for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++)
         audit->free_bytes += (int64_t)hak_middle_count(&heap->middle[i]) * heap->middle[i].block_bytes;
 }

@@ -59,6 +59,7 @@ static void a_slab_holds_what_its_row_says(void **state) {
         assert_int_equal(class->capacity, slab_bytes / class->block_bytes);
         assert_true(class->granules <= HAK_CHUNK_GRANULES && class->capacity >= 8);
         assert_int_equal(class->surplus, slab_bytes % class->block_bytes != 0);
+        if (c > HAK_SMALL_CLASS_MAX) assert_int_equal(class->block_bytes % 128, 0); /* heap.h: hak_middle_block(), middle_at */
         assert_true(class->word_count * 64u >= class->capacity + class->surplus);
         assert_true((class->word_count - 1) * 64u < class->capacity + class->surplus);
         /* every index that the reciprocal can give has a bit; the surplus one is in no valid mask */

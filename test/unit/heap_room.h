@@ -105,7 +105,7 @@ static inline unsigned in_letters(const struct hak_heap *heap) {
 }
 
 /* hak_purge.free_bytes, and what heaps have not added to it yet. */
-static inline void free_sum_add(struct hak_heap *heap, void *sum) { *(int64_t *)sum += heap->free_sum; }
+static inline void free_sum_add(struct hak_heap *heap, void *sum) { *(int64_t *)sum += heap->free_sum + heap->middle_from - heap->middle_in; }
 static inline int64_t free_now(void) {
     int64_t sum = hak_load_relaxed(&hak_purge.free_bytes);
     hak_heap_each(free_sum_add, &sum);

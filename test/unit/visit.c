@@ -161,6 +161,7 @@ static void above_4_kib_every_second_class_is_served_by_the_next_until_it_grows(
             heap_end(heap);
             continue;
         }
+        memset(heap->middle_at, 1, sizeof heap->middle_at);
         unsigned most = 33 * hak_load_relaxed(&hak_shares[pair].few) + (64 << 10) / bytes + 1;
         for (; count < most; count++) {
             unsigned serves = hak_heap_middle_class(heap, bytes);
@@ -171,6 +172,8 @@ static void above_4_kib_every_second_class_is_served_by_the_next_until_it_grows(
             blocks[count] = block;
         }
         assert_int_equal(hak_heap_middle_class(heap, bytes), c);
+        assert_ptr_equal(hak_middle_for(heap, bytes), &heap->middle_none); /* to be found out anew */
+        memset(heap->middle_at, 1, sizeof heap->middle_at);
         blocks[count++] = block_take(heap, c);
         hak_borrow_forget(heap, true);
         assert_int_equal(hak_heap_middle_class(heap, bytes), c); /* it has a slab in use */
@@ -178,8 +181,10 @@ static void above_4_kib_every_second_class_is_served_by_the_next_until_it_grows(
         hak_bin_put_back(heap, c);
         hak_borrow_forget(heap, false);
         assert_int_equal(hak_heap_middle_class(heap, bytes), c); /* its slabs might all be full */
+        assert_ptr_not_equal(hak_middle_for(heap, bytes), &heap->middle_none);
         hak_borrow_forget(heap, true);
         assert_int_equal(hak_heap_middle_class(heap, bytes), pair);
+        assert_ptr_equal(hak_middle_for(heap, bytes), &heap->middle_none);
         for (unsigned i = 0; i < 3; i++) heap->shelf[c].rare += 1 << 24; /* slowly */
         for (unsigned i = 0; i < 4; i++) hak_borrow_forget(heap, false);
         assert_in_range(heap->shelf[c].rare, 0, (1 << 24) - 1);
