@@ -5,7 +5,7 @@
  * thread is on, above its stack pointer, and each frame lies higher than the one before.
  *
  * Threads:   any, signal handlers too; nothing is kept, but for the address that a crashed thread jumped to.
- * Trusted:   the tables of loaded objects. Where glibc has _dl_find_object (2.35) they are found without a lock.
+ * Trusted:   the tables of loaded objects. Where glibc has _dl_find_object (2.35), and the program is not static, they are found without a lock.
  * Rejected:  libgcc's unwinder, of which the library had a copy: it reads code where no object is, and the stack wherever a register
  *            points; programs of gevent and greenlet died of it. libunwind: a dependency; it asks the kernel of each page.
  */
@@ -13,6 +13,7 @@
 
 #include "base/atomic.h"
 #include "os/descriptor.h"
+#include "os/loaded.h"
 #include "os/os.h"
 
 #include <dlfcn.h>
@@ -100,13 +101,6 @@ struct table {
     bool is_augmented, is_signal; /* the function's own part has an augmentation, too */
 };
 
-/* .eh_frame_hdr of the object that has this address. */
-#ifdef DLFO_STRUCT_HAS_EH_DBASE
-static const uint8_t *header_of(uintptr_t pc) {
-    struct dl_find_object object;
-    return _dl_find_object((void *)pc, &object) == 0 ? object.dlfo_eh_frame : NULL;
-}
-#else
 struct wanted {
     uintptr_t pc;
     const uint8_t *header;
@@ -125,12 +119,29 @@ static int object_look(struct dl_phdr_info *object, size_t size, void *context) 
     if (has) wanted->header = header;
     return has;
 }
+
+/* Looked up, not linked: a library that was built where glibc has it (2.35) is to load where it has not. A static program has no names to look in. */
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+typedef __typeof(_dl_find_object) find_function;
+static _Atomic(find_function *) finder;
+void hak_cfi_begin(void) {
+    if (!hak_load_relaxed(&finder)) hak_store_release(&finder, (find_function *)(uintptr_t)hak_loaded_function("_dl_find_object"));
+}
+#else
+void hak_cfi_begin(void) {}
+#endif
+
+/* .eh_frame_hdr of the object that has this address. */
 static const uint8_t *header_of(uintptr_t pc) {
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+    struct dl_find_object object;
+    find_function *find = hak_load_acquire(&finder);
+    if (HAK_LIKELY(find != NULL)) return find((void *)pc, &object) == 0 ? object.dlfo_eh_frame : NULL;
+#endif
     struct wanted wanted = { pc, NULL };
     dl_iterate_phdr(object_look, &wanted);
     return wanted.header;
 }
-#endif
 
 /* The table of the function that is nearest below. */
 static const void *find(uintptr_t pc) {

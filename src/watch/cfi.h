@@ -30,6 +30,8 @@ bool hak_cfi_word(struct hak_cfi_stack *stack, uintptr_t address, uintptr_t *wor
 
 HAK_INLINE uintptr_t hak_cfi_page(uintptr_t address) { return (address >> 12) + 1; } /* or a part of one */
 
+/* Before the first step, from a thread's own course: looks up what would take the loader's lock later, perhaps in a signal's handler. */
+void hak_cfi_begin(void);
 /* From a frame to its caller's; false: there is none, or it cannot be known. */
 bool hak_cfi_step(struct hak_cfi_frame *frame, struct hak_cfi_stack *stack);
 

@@ -21,6 +21,7 @@
 #include "base/atomic.h"
 #include "os/os.h"
 #include "watch/alone.h"
+#include "watch/cfi.h"
 #include "watch/reporter.h"
 
 #include <errno.h>
@@ -330,6 +331,7 @@ static void install(unsigned layer, int signal) {
 }
 
 void hak_crash_at_start(hak_describe_function *describe) {
+    hak_cfi_begin();
     int error = errno;
     __atomic_store_n(&describe_address, describe, __ATOMIC_RELAXED);
     stack_give();

@@ -28,6 +28,7 @@
 #include "memory/outside.h"
 #include "os/os.h"
 #include "rules/options.h"
+#include "watch/cfi.h"
 #include "watch/draw.h"
 #include "watch/guard.h"
 #include "watch/published.h"
@@ -128,6 +129,7 @@ struct hak_watch *hak_watch_of(struct hak_heap *heap) {
     if (HAK_UNLIKELY(home != NULL)) return heap->watch = hak_watch_of(home); /* under the secure level: its thread's */
     watch = hak_os_map(hak_round_up(sizeof *watch, hak_os_page_bytes()));
     if (!watch) return NULL;
+    hak_cfi_begin();
     watch->random = (uintptr_t)watch ^ hak_os_ticks() ^ hak_os_clock_ns() << 20 ^ (uint64_t)hak_os_tid() << 40;
     heap->watch = watch;
     return watch;

@@ -1,6 +1,6 @@
 """exports.py - libhakmem.so exports what exports.txt lists, and takes from outside only what it may.
 
-No stdio, no malloc of somebody else's, no C++ library: any of them would come back to us while we work.
+Built where glibc is newer, it loads where that is of 2021 (2.34: Red Hat 9, Amazon Linux 2023). No stdio, no malloc of somebody else's, no C++ library: any of them would come back to us while we work.
 """
 import os
 import re
@@ -16,6 +16,7 @@ LOADER_WEAK_ALLOWED = {"dlopen", "dlsym"}
 ALLOCATES = re.compile(r"^(malloc|calloc|realloc|free|memalign|posix_memalign|aligned_alloc|strn?dup|opendir|"
                        r"getenv_s|setenv|putenv|qsort|syslog|dl(open|sym|info)|getpw|getaddrinfo)")
 NEEDED_ALLOWED = {"libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+GLIBC_NEWEST = (2, 34)
 NEEDED_MUSL = re.compile(r"libc\.(so|musl-\w+\.so\.1)$")
 # Of src/front/glibc.c and dlopen.c, which musl is not built with.
 GLIBC_ALONE = {"malloc_trim", "mallinfo", "mallinfo2", "mallopt", "malloc_info", "malloc_stats", "dlopen", "dlsym", "dlmopen",
@@ -55,6 +56,10 @@ for line in output("nm", "-D", "--undefined-only", library).splitlines():
         breach(f"{name}: allocates, or is ours already")
     if not weak and re.match(r"^(_Z|__cxa_(?!finalize)|__gxx|_Unwind)", name):
         breach(f"{name}: needs a C++ library")
+
+for number in re.findall(r"Name: GLIBC_([\d.]+) ", output("readelf", "-VW", library)):
+    if tuple(map(int, number.split("."))) > GLIBC_NEWEST:
+        breach(f"GLIBC_{number}: newer than {'.'.join(map(str, GLIBC_NEWEST))}")
 
 for name in needed:
     if name not in NEEDED_ALLOWED and not NEEDED_MUSL.match(name):

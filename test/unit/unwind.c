@@ -226,6 +226,7 @@ static void what_is_gone_is_not_followed(void **state) {
 }
 
 int main(void) {
+    hak_cfi_begin();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_gone_is_not_followed),
         cmocka_unit_test(a_stack_is_what_libgcc_finds),
