@@ -396,6 +396,7 @@ static void *take_instead(struct hak_heap *heap, struct hak_row *old) {
  * address was given away. */
 static HAK_NOINLINE void *take_opened(struct hak_heap *heap, struct hak_row *row) {
     uint32_t count;
+    if (row->slab->frontier == hak_row_out(row)) return NULL; /* all that was ever handed out is held: it grows */
     uint64_t word = hak_slab_take_claimed(row->slab, row, &count, &heap->free_sum, NULL);
     return word ? into_bin_noted(heap, row, hak_load_relaxed(&row->slab->cursor), word, count) : NULL;
 }

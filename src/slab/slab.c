@@ -360,9 +360,9 @@ static uint64_t open_page(struct hak_slab *slab, const struct hak_row *row, unsi
     uint64_t ready = word & hak_word_mask(0, from), further = word & ~ready;
     uint32_t few = hak_load_relaxed(&hak_shares[row->class_index].few);
     uint32_t enough = hak_slab_enough(few, opened_bytes ? *opened_bytes : UINT64_MAX);
-    if (!further || hak_word_count(ready) >= enough) return ready;
-    unsigned most = enough - 1, best = i;
-    for (unsigned k = 0; k * 64 < slab->frontier && k < slab->last_word && k < WORDS_MAX; k++) {
+    if (!further || (ready && hak_word_count(ready) >= enough)) return ready;
+    unsigned most = enough - 1, best = i, free_count = slab->frontier - hak_row_out(row); /* of those handed out before */
+    for (unsigned k = 0; free_count > most && k * 64 < slab->frontier && k < slab->last_word && k < WORDS_MAX; k++) {
         unsigned count = hak_word_count(word_ready(slab, row, k));
         if (count > most) most = count, best = k;
     }
