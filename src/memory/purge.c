@@ -399,7 +399,9 @@ HAK_COLD bool hak_purge_look(void) {
         hak_chunk_release(chunk, mask);
         hak_span_room(number);
     }
-    return hak_purge_over_long();
+    if (hak_purge_over_long()) return true;
+    hak_store_relaxed(&hak_purge.grace_from_ms, 0); /* what had its grace was not there */
+    return false;
 }
 
 void hak_purge_excess(void) {

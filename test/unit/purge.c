@@ -485,6 +485,23 @@ static void what_is_not_goes_back_and_the_next_has_no_grace(void **state) {
     assert_int_equal(free_now(), 20 * MIB);
 }
 
+/* Of a block that was hardly touched: it is looked at when its grace is over, and is not there. The next one has its own. */
+static void what_only_seemed_free_costs_no_grace(void **state) {
+    (void)state;
+    size_t dirty, count = 20 * MIB / HAK_GRANULE_BYTES, granule = hak_span_take(count, 1, &dirty);
+    assert_int_equal(dirty, 0);
+    hak_span_leave_unseen(granule, count);
+    hak_span_give(granule, count, HAK_SPAN_DIRTY);
+    hak_store_relaxed(&hak_purge.unseen, 1);
+    keep_set(0);
+    hak_store_relaxed(&hak_purge.over_since_ms, hak_os_clock_ms() - GRACE_MS);
+    assert_false(hak_purge_is_over());
+    assert_int_equal(free_now(), 0);
+    freed(20 * MIB, 0);
+    hak_purge_enforce();
+    assert_int_equal(free_now(), 20 * MIB);
+}
+
 static void so_much_has_no_grace(void **state) {
     (void)state;
     freed(71 * MIB, 0); /* the bound is 6 */
@@ -570,6 +587,7 @@ int main(void) {
         cmocka_unit_test(what_the_kernel_refuses_to_take_stays_counted),
         cmocka_unit_test_setup_teardown(what_is_wanted_again_in_time_does_not_go_back, grace_begin, grace_end),
         cmocka_unit_test_setup_teardown(what_is_not_goes_back_and_the_next_has_no_grace, grace_begin, grace_end),
+        cmocka_unit_test_setup_teardown(what_only_seemed_free_costs_no_grace, grace_begin, grace_end),
         cmocka_unit_test_setup_teardown(so_much_has_no_grace, grace_begin, grace_end),
         cmocka_unit_test_setup_teardown(what_strangers_gave_has_none, grace_begin, grace_end),
         cmocka_unit_test_setup_teardown(there_is_none_where_somebody_waits_for_the_memory, grace_begin, grace_end),
