@@ -59,7 +59,7 @@ struct hak_pools { /* by class */
 /* The blocks above 1 KiB of one class that their owner freed last: heap/middle.c. */
 enum { HAK_MIDDLE_CLASSES = HAK_CLASS_COUNT - HAK_SMALL_CLASS_MAX - 1 };
 enum { HAK_MIDDLE_BLOCKS = 13, HAK_MIDDLE_NUMBERS = 64, HAK_MIDDLE_SIZES = HAK_SLAB_BLOCK_BYTES_MAX / 128 };
-enum { HAK_MIDDLE_RUN = 16, HAK_MIDDLE_ONE_RUN = UINT8_MAX + 1 };
+enum { HAK_MIDDLE_RUN = 16, HAK_MIDDLE_ONE_RUN = UINT8_MAX + 1, HAK_MIDDLE_MOST = 256 << 10 };
 struct hak_middle {
     union {
         uint16_t state; /* from bit 8 on, frees that found no place since the last malloc: 0, or none finds one until it */
@@ -354,9 +354,10 @@ void hak_middle_collect(struct hak_heap *heap, struct hak_slab *slab);
 /* What a heap may keep for itself of blocks, and of spans, while free memory is above its bound and has its grace: all heaps together no more
  * than the bound, for their threads may wait from then on, and nobody else can use it. */
 uint64_t hak_heap_keep_most(void);
-/* What was kept, or taken, since the last time is in free_sum. */
+/* What was kept, or taken, since the last time is in free_sum. What was taken lets no more be kept unseen than after a look. */
 HAK_INLINE void hak_middle_settle(struct hak_heap *heap) {
     heap->free_sum += heap->middle_from - heap->middle_in;
+    if (heap->middle_in > HAK_MIDDLE_MOST) heap->middle_in = HAK_MIDDLE_MOST;
     heap->middle_from = heap->middle_in;
 }
 /* All that is kept goes back to the slabs; of one class. */

@@ -131,7 +131,7 @@ HAK_COLD void hak_middle_take_back(struct hak_heap *heap, unsigned class_index, 
 /* Every so many bytes freed, less those taken again, and every so many frees, as if it were a visit. Where many threads wait, what each of them
  * keeps would fill the bound together: who runs would give back all of his own, and each page as soon as it is free, for ever. */
 HAK_NOINLINE void hak_middle_chores(struct hak_heap *heap) {
-    enum { MOST = 256 << 10, LEAST = 32 << 10, ALL = 4 << 20 };
+    enum { MOST = HAK_MIDDLE_MOST, LEAST = 32 << 10, ALL = 4 << 20 };
     uint32_t heaps = hak_heap_crowd();
     int64_t most = heaps <= ALL / MOST ? MOST : heaps < ALL / LEAST ? ALL / heaps : LEAST;
     bool is_much = most < MOST && heap->middle_in < 0;
