@@ -239,7 +239,8 @@ HAK_INLINE void *malloc_split(size_t bytes, struct hak_heap *heap, unsigned clas
 
 static HAK_NOINLINE void *malloc_middle_sample(size_t bytes, struct hak_heap *heap, void *block) {
     void *(*on_kept)(size_t, struct hak_heap *, unsigned, void *) = HAK_HOOK(kept);
-    return on_kept ? on_kept(bytes, heap, (unsigned)hak_heap_middle_class(heap, bytes), block) : block; /* nobody: 2^32 were taken */
+    /* the class is the block's, whatever serves the size by now */
+    return on_kept ? on_kept(bytes, heap, hak_slab_of(hak_granule_at(hak_granule_of(block)))->class_index, block) : block; /* nobody: 2^32 were taken */
 }
 
 HAK_INLINE void *malloc_middle(size_t bytes, struct hak_heap *heap, struct hak_middle *middle, unsigned count) {

@@ -74,6 +74,11 @@ struct hak_middle {
 HAK_STATIC(sizeof(struct hak_middle) == 2 * HAK_LINE && HAK_MIDDLE_NUMBERS == 64);
 HAK_STATIC((HAK_MIDDLE_RUN + 1) * HAK_MIDDLE_ONE_RUN <= UINT16_MAX && HAK_SLAB_BLOCK_BYTES_MAX <= UINT16_MAX);
 
+/* Frees of a class that found their number taken, since `handed` was this. */
+struct hak_middle_again {
+    uint32_t handed, count;
+};
+
 /* The spans of large blocks that their thread freed last, by size in granules: heap/kept.c. */
 enum { HAK_KEPT_SIZES = 32, HAK_KEPT_EACH = 4, HAK_KEPT_EACH_MOST = 8 };
 struct hak_kept {
@@ -177,6 +182,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     uint8_t middle_at[HAK_MIDDLE_SIZES]; /* by (size - 1) / 128: which of these serves it, + 1; 0: to be found out, and so after middle_lent changed */
     HAK_ALIGNED(HAK_LINE) struct hak_middle middle_none; /* nothing is ever in it: at 0 */
     struct hak_middle middle[HAK_MIDDLE_CLASSES];
+    struct hak_middle_again middle_again[HAK_MIDDLE_CLASSES];
     struct hak_batch batch[HAK_BATCHES]; /* four by a hash of the word */
     uint32_t batch_turn;                 /* which of the four makes way next: two bits each */
     uint32_t batch_since;                /* batches that were begun since the last chores */
@@ -339,7 +345,8 @@ HAK_INLINE struct hak_middle *hak_middle_for(struct hak_heap *heap, size_t bytes
 }
 /* The class of what is kept there. */
 HAK_INLINE unsigned hak_middle_class(const struct hak_heap *heap, const struct hak_middle *middle) {
-    return (unsigned)(middle - heap->middle) + HAK_SMALL_CLASS_MAX + 1;
+    size_t offset = (size_t)((const char *)middle - (const char *)&heap->middle_none); /* of which it is the last small one */
+    return (unsigned)(offset / sizeof *middle) + HAK_SMALL_CLASS_MAX;
 }
 HAK_INLINE unsigned hak_middle_count(const struct hak_middle *middle) {
     HAK_STATIC(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
@@ -356,9 +363,11 @@ void hak_middle_collect(struct hak_heap *heap, struct hak_slab *slab);
 uint64_t hak_heap_keep_most(void);
 /* What was kept, or taken, since the last time is in free_sum. What was taken lets no more be kept unseen than after a look. */
 HAK_INLINE void hak_middle_settle(struct hak_heap *heap) {
-    heap->free_sum += heap->middle_from - heap->middle_in;
-    if (heap->middle_in > HAK_MIDDLE_MOST) heap->middle_in = HAK_MIDDLE_MOST;
+    int64_t kept = heap->middle_from - heap->middle_in;
     heap->middle_from = heap->middle_in;
+    atomic_signal_fence(memory_order_seq_cst); /* first, as in hak_free_flush() */
+    heap->free_sum += kept;
+    if (heap->middle_in > HAK_MIDDLE_MOST) heap->middle_in = heap->middle_from = HAK_MIDDLE_MOST;
 }
 /* All that is kept goes back to the slabs; of one class. */
 void hak_middle_flush(struct hak_heap *heap);

@@ -85,8 +85,9 @@ static void block_to_row(struct hak_heap *heap, const char *block) {
 static void flush_class(struct hak_heap *heap, struct hak_middle *middle) {
     for (unsigned count; (count = hak_middle_count(middle)) > 0;) {
         char *block = hak_middle_block(middle, --count);
-        middle->numbers &= ~(UINT64_C(1) << middle->block[count] % HAK_MIDDLE_NUMBERS);
+        uint64_t number = middle->block[count] % HAK_MIDDLE_NUMBERS;
         __atomic_store_n(&middle->state, (uint16_t)(middle->state - 1), __ATOMIC_RELEASE);
+        middle->numbers &= ~(UINT64_C(1) << number); /* second: none is kept without its bit, if a handler leaves by longjmp */
         hak_free_note_in(&heap->free_sum, -(int64_t)middle->block_bytes);
         block_to_row(heap, block);
     }
@@ -109,6 +110,7 @@ static HAK_COLD void flush_to(struct hak_heap *heap, uint64_t most) {
 }
 
 void hak_middle_flush(struct hak_heap *heap) {
+    hak_middle_settle(heap);
     for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++) flush_class(heap, &heap->middle[i]);
 }
 
@@ -136,9 +138,9 @@ HAK_NOINLINE void hak_middle_chores(struct hak_heap *heap) {
     int64_t most = heaps <= ALL / MOST ? MOST : heaps < ALL / LEAST ? ALL / heaps : LEAST;
     bool is_much = most < MOST && heap->middle_in < 0;
     hak_middle_settle(heap);
+    heap->middle_in = heap->middle_from = most; /* at once: what a handler frees from here on counts */
     hak_free_flush(&heap->free_sum);
     if (is_much || HAK_UNLIKELY(hak_purge_over(0))) flush_to(heap, is_much || hak_purge_over_long() ? 0 : hak_heap_keep_most());
-    heap->middle_in = heap->middle_from = most;
     hak_visit_chores_due(heap);
 }
 
@@ -159,7 +161,17 @@ HAK_NOINLINE void hak_middle_free_to_row(struct hak_heap *heap, struct hak_row *
 HAK_NOINLINE void hak_middle_free_numbered(char *block, struct hak_row *row, struct hak_heap *heap, const char *function, uint64_t index) {
     bool is_free = hak_word_has(hak_load_relaxed(&row->word[index / 64]), index) || is_kept(hak_middle_of(heap, row->class_index), block, index);
     if (HAK_UNLIKELY(is_free)) hak_slab_misuse(function, block);
-    free_to_row(heap, row, index); /* of another slab, or further on in this one: two of the same number are not kept */
+    /* Of another slab, or further on in this one: two of the same number are not kept. Where few numbers come, or a slab has but few, the places
+     * are never all taken, and the run of frees is counted here. */
+    struct hak_middle *middle = hak_middle_of(heap, row->class_index);
+    struct hak_middle_again *again = &heap->middle_again[row->class_index - HAK_SMALL_CLASS_MAX - 1];
+    if (again->handed != (uint32_t)middle->handed) *again = (struct hak_middle_again){ (uint32_t)middle->handed, 0 };
+    if (HAK_UNLIKELY(++again->count > HAK_MIDDLE_RUN)) {
+        again->count = 0;
+        __atomic_store_n(&middle->state, (uint16_t)(HAK_MIDDLE_RUN * HAK_MIDDLE_ONE_RUN + hak_middle_count(middle)), __ATOMIC_RELEASE);
+        flush_class(heap, middle);
+    }
+    free_to_row(heap, row, index);
 }
 
 HAK_COLD void hak_middle_misuse(const char *function, const void *block) { hak_slab_misuse(function, block); }

@@ -385,6 +385,9 @@ size_t hak_purge_chunk(size_t number, bool all) {
 }
 
 HAK_COLD bool hak_purge_look(void) {
+    enum { JUST_MS = 20 };
+    uint64_t next = hak_load_relaxed(&hak_purge.grace_from_ms);
+    bool had_one = (int64_t)(next + JUST_MS - KEEP_WINDOW_MS - hak_os_clock_ms()) >= 0; /* whose end led here */
     size_t top = hak_load_acquire(&hak_chunk_top);
     hak_store_relaxed(&hak_purge.unseen, 0);
     for (size_t number = 0; number < top; number++) {
@@ -400,7 +403,7 @@ HAK_COLD bool hak_purge_look(void) {
         hak_span_room(number);
     }
     if (hak_purge_over_long()) return true;
-    hak_store_relaxed(&hak_purge.grace_from_ms, 0); /* what had its grace was not there */
+    if (had_one) hak_store_relaxed(&hak_purge.grace_from_ms, 0); /* what had its grace was not there */
     return false;
 }
 

@@ -3,6 +3,7 @@
 
 #include "memory/huge.h"
 #include "memory/purge.h"
+#include "rules/options.h"
 #include "slab/lines.h"
 #include "slab/secure.h"
 
@@ -356,12 +357,13 @@ enum { STEP_BYTES = 4096, STEP_SHARE = 1024 };
 static uint32_t growing_bytes(void) {
     int64_t share = hak_load_relaxed(&hak_purge.used_granules) * (HAK_GRANULE_BYTES / STEP_SHARE);
     if (share < STEP_BYTES || hak_load_relaxed(&hak_purge.crowded)) return STEP_BYTES;
-    return share < HAK_WORD_BYTES ? (uint32_t)share : HAK_WORD_BYTES;
+    uint64_t most = HAK_OPT(word_bytes) > STEP_BYTES ? HAK_OPT(word_bytes) : STEP_BYTES;
+    return (uint32_t)((uint64_t)share < most ? (uint64_t)share : most);
 }
 
 /* Of the free blocks of word *index, those that were handed out before. If they are few, those of another word that has
- * more; and if no word has enough, a page of further ones too. First touch costs a fault a page, so that a visit a page
- * costs nothing beside it. */
+ * more; and if no word has enough, a page of further ones too, or growing_bytes(). First touch costs a fault a page, so that a visit a
+ * page costs little beside it. */
 static uint64_t open_page(struct hak_slab *slab, const struct hak_row *row, unsigned *index, uint64_t word,
                           uint64_t *opened_bytes, unsigned *frontier) {
     enum { WORDS_MAX = 16 };

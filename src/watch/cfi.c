@@ -4,7 +4,7 @@
  * register beside it, and what such a frame leads to must not be read. So each word is looked for within the stack that the
  * thread is on, above its stack pointer, and each frame lies higher than the one before.
  *
- * Threads:   any, signal handlers too; nothing is kept, but for the address that a crashed thread jumped to.
+ * Threads:   any, signal handlers too; nothing is kept, but for where glibc has its function, and the address that a crashed thread jumped to.
  * Trusted:   the tables of loaded objects. Where glibc has _dl_find_object (2.35), and the program is not static, they are found without a lock.
  * Rejected:  libgcc's unwinder, of which the library had a copy: it reads code where no object is, and the stack wherever a register
  *            points; programs of gevent and greenlet died of it. libunwind: a dependency; it asks the kernel of each page.

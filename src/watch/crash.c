@@ -331,8 +331,8 @@ static void install(unsigned layer, int signal) {
 }
 
 void hak_crash_at_start(hak_describe_function *describe) {
-    hak_cfi_begin();
     int error = errno;
+    hak_cfi_begin();
     __atomic_store_n(&describe_address, describe, __ATOMIC_RELAXED);
     stack_give();
     for (unsigned i = 0; i < SIGNAL_COUNT; i++)

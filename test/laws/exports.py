@@ -57,9 +57,10 @@ for line in output("nm", "-D", "--undefined-only", library).splitlines():
     if not weak and re.match(r"^(_Z|__cxa_(?!finalize)|__gxx|_Unwind)", name):
         breach(f"{name}: needs a C++ library")
 
-for number in re.findall(r"Name: GLIBC_([\d.]+) ", output("readelf", "-VW", library)):
-    if tuple(map(int, number.split("."))) > GLIBC_NEWEST:
-        breach(f"GLIBC_{number}: newer than {'.'.join(map(str, GLIBC_NEWEST))}")
+for name in re.findall(r"Name: (\S+) ", output("readelf", "-VW", library)):
+    number = re.fullmatch(r"GLIBC_([\d.]+)", name)
+    if not number or tuple(map(int, number.group(1).split("."))) > GLIBC_NEWEST:
+        breach(f"{name}: not of glibc {'.'.join(map(str, GLIBC_NEWEST))}, or older")
 
 for name in needed:
     if name not in NEEDED_ALLOWED and not NEEDED_MUSL.match(name):

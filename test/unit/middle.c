@@ -144,6 +144,108 @@ static void in_the_grace_a_heap_keeps_its_part(void **state) {
     AUDIT();
 }
 
+static bool is_free_in_row(void *block) {
+    unsigned index = block_index(block);
+    return hak_load_relaxed(&hak_slab_row(slab_of(block))->word[index / 64]) >> index % 64 & 1;
+}
+
+/* As a run of frees that found all places taken: what is kept would keep its slabs from ending. Slabs for little address space have
+ * so few blocks that the places are never all taken. */
+static void a_run_of_frees_whose_numbers_are_taken_ends_too(void **state) {
+    (void)state;
+    enum { NUMBERS = 8, COUNT = NUMBERS + HAK_MIDDLE_RUN, C = HAK_SMALL_CLASS_MAX + 16 };
+    struct hak_heap *heap = heap_make();
+    static void *all[64 * NUMBERS];
+    void *held[COUNT + 2];
+    unsigned count = 0, all_count = 0;
+    while (count < COUNT + 2) {
+        void *block = block_take(heap, C);
+        if (block_index(block) % 64 % NUMBERS == 0) held[count++] = block;
+        else all[all_count++] = block;
+        assert_in_range(all_count, 0, 64 * NUMBERS - 1);
+    }
+    struct hak_middle *middle = hak_middle_of(heap, C);
+    hak_options.free_max_mb = 4096;
+    for (unsigned again = 0; again < 2; again++) {
+        heap->clock_in = INT32_MAX; /* no chores: they would give back what is kept */
+        middle->state = 0; /* as malloc does, which finds none */
+        for (unsigned i = 0; i < COUNT; i++) middle_give(heap, held[i]);
+        assert_int_equal(hak_middle_count(middle), NUMBERS);
+        if (again) break;
+        for (unsigned i = 0; i < NUMBERS; i++) assert_non_null(middle_take(heap, C)); /* the run is over */
+        for (unsigned i = NUMBERS; i < COUNT; i++) held[i] = NULL;
+        for (unsigned i = NUMBERS; i < COUNT;) {
+            void *block = block_take(heap, C);
+            if (block_index(block) % 64 % NUMBERS == 0) held[i++] = block;
+            else all[all_count++] = block;
+            assert_in_range(all_count, 0, 64 * NUMBERS - 1);
+        }
+    }
+    middle_give(heap, held[COUNT]); /* one more */
+    assert_int_equal(hak_middle_count(middle), 0);
+    for (unsigned i = 0; i <= COUNT; i++) assert_true(is_free_in_row(held[i]));
+    middle_give(heap, held[COUNT + 1]);
+    assert_int_equal(hak_middle_count(middle), 0); /* until malloc asks */
+    hak_options.free_max_mb = 6;
+    while (all_count > 0) block_give(heap, all[--all_count]);
+    heap_end(heap);
+    assert_int_equal(live_slabs(C), 0);
+    AUDIT();
+}
+
+/* Else as much again might be kept before anybody looks. */
+static void what_was_taken_lets_no_more_be_kept_unseen(void **state) {
+    (void)state;
+    enum { CLASSES = 4 };
+    struct hak_heap *heap = heap_make();
+    void *held[CLASSES][HAK_MIDDLE_BLOCKS];
+    hak_options.free_max_mb = 4096;
+    for (unsigned k = 0; k < CLASSES; k++)
+        for (unsigned i = 0; i < HAK_MIDDLE_BLOCKS; i++) held[k][i] = block_take(heap, HAK_CLASS_COUNT - 1 - k);
+    for (unsigned k = 0; k < CLASSES; k++)
+        for (unsigned i = 0; i < HAK_MIDDLE_BLOCKS; i++) middle_give(heap, held[k][i]);
+    size_t kept = kept_bytes(heap);
+    assert_true(kept > 2 * HAK_MIDDLE_MOST);
+    int64_t before = free_now();
+    for (unsigned k = 0; k < CLASSES; k++)
+        while (middle_take(heap, HAK_CLASS_COUNT - 1 - k)) continue;
+    assert_true(heap->middle_in > HAK_MIDDLE_MOST);
+    hak_middle_settle(heap);
+    assert_int_equal(heap->middle_in, HAK_MIDDLE_MOST);
+    assert_int_equal(before - free_now(), kept);
+    hak_options.free_max_mb = 6;
+    for (unsigned k = 0; k < CLASSES; k++)
+        for (unsigned i = 0; i < HAK_MIDDLE_BLOCKS; i++)
+            if (!is_free_in_row(held[k][i])) block_give(heap, held[k][i]);
+    heap_end(heap);
+    AUDIT();
+}
+
+/* A sampled block makes way for another; meanwhile a handler freed one that has its number. */
+static void a_block_that_comes_back_to_a_number_taken_goes_to_its_row(void **state) {
+    (void)state;
+    enum { C = HAK_SMALL_CLASS_MAX + 1 };
+    struct hak_heap *heap = heap_make();
+    static void *held[65];
+    for (unsigned i = 0; i < 65; i++) held[i] = block_take(heap, C);
+    unsigned first = 64, second = 64;
+    for (unsigned i = 0; i < 64 && first == 64; i++)
+        for (unsigned k = i + 1; k < 65; k++)
+            if (block_index(held[i]) % 64 == block_index(held[k]) % 64) first = i, second = k;
+    assert_true(first < second);
+    middle_give(heap, held[first]);
+    assert_ptr_equal(middle_take(heap, C), held[first]);
+    middle_give(heap, held[second]);
+    hak_middle_take_back(heap, C, held[first]);
+    assert_int_equal(hak_middle_count(hak_middle_of(heap, C)), 1);
+    assert_true(hak_middle_has(heap, C, held[second]) && !hak_middle_has(heap, C, held[first]) && is_free_in_row(held[first]));
+    assert_ptr_equal(middle_take(heap, C), held[second]);
+    for (unsigned i = 0; i < 65; i++)
+        if (i != first) block_give(heap, held[i]);
+    heap_end(heap);
+    AUDIT();
+}
+
 static bool is_told(struct hak_heap *heap, void *block) {
     room_misused = NULL;
     if (setjmp(room_caught) == 0) middle_give(heap, block);
@@ -179,11 +281,6 @@ static void where_threads_are_many_each_keeps_little(void **state) {
     }
 }
 
-static bool is_free_in_row(void *block) {
-    unsigned index = block_index(block);
-    return hak_load_relaxed(&hak_slab_row(slab_of(block))->word[index / 64]) >> index % 64 & 1;
-}
-
 /* In whichever place it is kept; and one that has the number of a kept one, in another slab or further on in its own, is freed all the same. */
 static void a_second_free_of_a_kept_block_is_found(void **state) {
     (void)state;
@@ -198,6 +295,7 @@ static void a_second_free_of_a_kept_block_is_found(void **state) {
         middle->state = 0; /* as malloc does, which finds none */
         for (unsigned i = 0; i < COUNT; i++) {
             heap->clock_in = INT32_MAX; /* no chores but for the bound: they would give back what is kept */
+            heap->middle_again[c - HAK_SMALL_CLASS_MAX - 1].count = 0; /* and so would a run of these */
             bool is_equal = middle->numbers >> block_index(held[i]) % 64 & 1;
             middle_give(heap, held[i]);
             equal += is_equal;
@@ -248,6 +346,9 @@ int main(void) {
         cmocka_unit_test(in_the_grace_a_heap_keeps_its_part),
         cmocka_unit_test(where_threads_are_many_each_keeps_little),
         cmocka_unit_test(a_second_free_of_a_kept_block_is_found),
+        cmocka_unit_test(a_run_of_frees_whose_numbers_are_taken_ends_too),
+        cmocka_unit_test(what_was_taken_lets_no_more_be_kept_unseen),
+        cmocka_unit_test(a_block_that_comes_back_to_a_number_taken_goes_to_its_row),
         cmocka_unit_test(an_end_gives_all_back),
     };
     return cmocka_run_group_tests(tests, heap_room_start, NULL);

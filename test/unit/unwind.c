@@ -13,9 +13,11 @@
 
 #include "unit/room.h"
 
+#include "os/loaded.h"
 #include "watch/cfi.h"
 #include "watch/stack.h"
 
+#include <dlfcn.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -225,9 +227,22 @@ static void what_is_gone_is_not_followed(void **state) {
     munmap(low, STACK_BYTES);
 }
 
+/* Else tables are found by a walk that takes the loader's lock, and all else here is the same. */
+static void what_finds_tables_without_a_lock_is_found(void **state) {
+    (void)state;
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+    void *theirs = dlsym(RTLD_DEFAULT, "_dl_find_object");
+    assert_non_null(theirs);
+    assert_ptr_equal(hak_loaded_function("_dl_find_object"), theirs);
+#else
+    skip();
+#endif
+}
+
 int main(void) {
     hak_cfi_begin();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_finds_tables_without_a_lock_is_found),
         cmocka_unit_test(what_is_gone_is_not_followed),
         cmocka_unit_test(a_stack_is_what_libgcc_finds),
         cmocka_unit_test(at_each_instruction_too),
