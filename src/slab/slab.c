@@ -3,7 +3,6 @@
 
 #include "memory/huge.h"
 #include "memory/purge.h"
-#include "rules/options.h"
 #include "slab/lines.h"
 #include "slab/secure.h"
 
@@ -351,22 +350,12 @@ HAK_INLINE uint64_t word_ready(const struct hak_slab *slab, const struct hak_row
     return hak_load_relaxed(&row->word[i]) & hak_word_mask(0, from < 64 ? from : 64);
 }
 
-/* How much is opened at a time where all that was is held: a page, and of what the process holds a part in so many, a visit for
- * several pages' faults, as long as threads are few. What is opened is handed out before what is freed meanwhile. */
-enum { STEP_BYTES = 4096, STEP_SHARE = 1024 };
-static uint32_t growing_bytes(void) {
-    int64_t share = hak_load_relaxed(&hak_purge.used_granules) * (HAK_GRANULE_BYTES / STEP_SHARE);
-    if (share < STEP_BYTES || hak_load_relaxed(&hak_purge.crowded)) return STEP_BYTES;
-    uint64_t most = HAK_OPT(word_bytes) > STEP_BYTES ? HAK_OPT(word_bytes) : STEP_BYTES;
-    return (uint32_t)((uint64_t)share < most ? (uint64_t)share : most);
-}
-
 /* Of the free blocks of word *index, those that were handed out before. If they are few, those of another word that has
- * more; and if no word has enough, a page of further ones too, or growing_bytes(). First touch costs a fault a page, so that a visit a
- * page costs little beside it. */
+ * more; and if no word has enough, a page of further ones too. First touch costs a fault a page, so that a visit a page
+ * costs little beside it. */
 static uint64_t open_page(struct hak_slab *slab, const struct hak_row *row, unsigned *index, uint64_t word,
                           uint64_t *opened_bytes, unsigned *frontier) {
-    enum { WORDS_MAX = 16 };
+    enum { STEP_BYTES = 4096, WORDS_MAX = 16 };
     unsigned i = *index, from = slab->frontier > i * 64 ? slab->frontier - i * 64 : 0;
     uint64_t ready = word & hak_word_mask(0, from), further = word & ~ready;
     uint32_t few = hak_load_relaxed(&hak_shares[row->class_index].few);
@@ -383,8 +372,7 @@ static uint64_t open_page(struct hak_slab *slab, const struct hak_row *row, unsi
         return word_ready(slab, row, best);
     }
     if (!opened_bytes) return 0;
-    uint32_t step_bytes = free_count == 0 ? growing_bytes() : STEP_BYTES;
-    unsigned step = row->block_bytes < step_bytes ? step_bytes / row->block_bytes : 1, next = hak_word_first(further);
+    unsigned step = row->block_bytes < STEP_BYTES ? STEP_BYTES / row->block_bytes : 1, next = hak_word_first(further);
     unsigned to = next + step < 64 ? next + step : 64;
     *frontier = i * 64 + to;
     *opened_bytes += (uint64_t)(to - next) * row->block_bytes;

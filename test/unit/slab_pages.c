@@ -149,29 +149,6 @@ static void what_was_never_handed_out_is_opened_by_the_page(void **state) {
     slab_end(slab);
 }
 
-static void a_class_that_grows_opens_a_part_of_what_the_process_holds(void **state) {
-    (void)state;
-    enum { MUCH = (24 << 20) / HAK_GRANULE_BYTES, VERY_MUCH = (1 << 30) / HAK_GRANULE_BYTES };
-    opened = UINT64_C(1) << 30;
-    int64_t used = hak_load_relaxed(&hak_purge.used_granules);
-    struct hak_slab *slab = slab_cut(HAK_SMALL_CLASS_MAX);
-    slab->frontier = 0;
-    hak_store_relaxed(&hak_purge.used_granules, MUCH);
-    assert_int_equal(slab_take(slab), 24);
-    hak_store_relaxed(&hak_purge.crowded, 1);
-    assert_int_equal(slab_take(slab), 4); /* many threads, and each would have its part */
-    hak_store_relaxed(&hak_purge.crowded, 0);
-    block_give(slab, 0);
-    assert_int_equal(slab_take(slab), 1 + 4); /* something is free: it grows no more */
-    assert_int_equal(slab_take(slab), 24);
-    hak_store_relaxed(&hak_purge.used_granules, VERY_MUCH);
-    assert_int_equal(slab_take(slab), 64 - 24 - 4 - 4 - 24); /* a word's end */
-    assert_int_equal(slab_take(slab), 64);
-    hak_store_relaxed(&hak_purge.used_granules, used);
-    slab_end(slab);
-    opened = 0;
-}
-
 /* Some blocks are free by the owner's bits, some by strangers'; returns nothing that the slab itself keeps. */
 static void blocks_free_at_random(struct hak_slab *slab, uint64_t *dice, unsigned held_per_1000) {
     for (unsigned i = 0; i < hak_slab_class(slab)->capacity; i++) {
@@ -370,7 +347,6 @@ int main(void) {
         cmocka_unit_test(what_a_sparse_block_left_alone_is_absent_for_the_next),
         cmocka_unit_test(what_went_back_of_a_slab_is_touched_again_in_the_next),
         cmocka_unit_test(what_was_never_handed_out_is_opened_by_the_page),
-        cmocka_unit_test(a_class_that_grows_opens_a_part_of_what_the_process_holds),
         cmocka_unit_test(pages_are_those_that_no_held_block_touches),
         cmocka_unit_test(returned_pages_are_not_resident_and_the_others_keep_their_contents),
         cmocka_unit_test(a_sweep_returns_what_was_free_at_the_last_one_too),
