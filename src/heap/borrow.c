@@ -43,14 +43,11 @@ HAK_COLD void hak_borrow_class_grew(struct hak_heap *heap, unsigned exact) {
 }
 
 void hak_borrow_grew(struct hak_heap *heap, size_t bytes, unsigned index, uint64_t opened) {
-    enum { PAGE_BYTES = 4096 };
     if (heap->opened_bytes == opened) return;
     unsigned exact = hak_borrow_exact(bytes, index);
     struct hak_shelf *shelf = hak_shelf_of(heap, exact);
     if (shelf->rare >= HAK_RARE_OFTEN) return;
-    uint64_t bytes_opened = heap->opened_bytes - opened; /* a word at most, so that no number reaches the other */
-    unsigned count = (unsigned)(hak_borrow_has_pair(exact) ? bytes_opened / hak_classes[index].block_bytes : (bytes_opened + PAGE_BYTES - 1) / PAGE_BYTES);
-    shelf->rare += (count ? count : 1) * RARE_PAGE;
+    shelf->rare += RARE_PAGE;
     if (shelf->rare >= (hak_borrow_has_pair(exact) ? RARE_BLOCKS : RARE_PAGES) * RARE_PAGE - RARE_PAGE / 2) hak_borrow_class_grew(heap, exact);
 }
 

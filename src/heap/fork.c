@@ -18,7 +18,6 @@
 #include "memory/purge.h"
 #include "os/os.h"
 
-
 /* What the surviving thread has of families is as whole as its own heap. */
 static void instance_follows(struct hak_heap *heap, void *home) {
     if (hak_load_relaxed(&heap->home) != home) return;

@@ -87,7 +87,7 @@ static void flush_class(struct hak_heap *heap, struct hak_middle *middle) {
         char *block = hak_middle_block(middle, --count);
         uint64_t number = middle->block[count] % HAK_MIDDLE_NUMBERS;
         __atomic_store_n(&middle->state, (uint16_t)(middle->state - 1), __ATOMIC_RELEASE);
-        middle->numbers &= ~(UINT64_C(1) << number); /* second: none is kept without its bit, if a handler leaves by longjmp */
+        middle->numbers = hak_word_without(middle->numbers, number); /* second: none is kept without its bit, if a handler leaves by longjmp */
         hak_free_note_in(&heap->free_sum, -(int64_t)middle->block_bytes);
         block_to_row(heap, block);
     }
@@ -118,8 +118,7 @@ HAK_COLD void hak_middle_take_back(struct hak_heap *heap, unsigned class_index, 
     struct hak_middle *middle = hak_middle_of(heap, class_index);
     unsigned count = hak_middle_count(middle);
     hak_owner_add(&middle->handed, -UINT64_C(1));
-    uint64_t bit, number = index_of(block) % HAK_MIDDLE_NUMBERS;
-    bit = UINT64_C(1) << number;
+    uint64_t number = index_of(block) % HAK_MIDDLE_NUMBERS, bit = UINT64_C(1) << number;
     if (HAK_UNLIKELY(count == HAK_MIDDLE_BLOCKS || middle->numbers & bit)) { /* a signal handler freed one meanwhile */
         block_to_row(heap, block);
         return;
