@@ -79,8 +79,10 @@ HAKMEM_API struct hak_block hak_alloc_at_least(size_t size);
  * less never grows beyond its usable size. */
 HAKMEM_API size_t hak_expand(void *ptr, size_t size);
 
-/* What may be used of a block (malloc_usable_size; 0 for NULL), and what malloc(size) would give at least: a size that is rare in
- * its thread, one for which a page more would be needed just now, or a block that is watched, may have more. */
+/* What may be used of a block (malloc_usable_size; 0 for NULL), and the size to ask for in the place of `size`: a block of hak_good_size(size)
+ * bytes takes no more memory than one of `size`, and all of them are its. It may have more: one of a size that is rare in its thread, or for
+ * which a page more would be needed just now, or that is watched. A block of `size` itself has as many up to 32 KiB; a larger one begins at
+ * some line of its first page, and has what is left. */
 HAKMEM_API size_t hak_usable_size(const void *ptr);
 HAKMEM_API size_t hak_good_size(size_t size);
 

@@ -1,8 +1,9 @@
 /* aligned.c - aligned blocks, stated sizes and alignments, usable size.
  *
- * A block is aligned to what divides both its slab's start (64 KiB) and its class's size; a size rounded up to
- * a multiple of the alignment has such a class, and such a coarser class (test/unit/class.c). So an aligned
- * block costs its rounded size and no more.
+ * A block of up to 1 KiB is aligned to what divides both its slab's start (64 KiB) and its class's size; a size rounded up to
+ * a multiple of the alignment has such a class, and such a coarser class (test/unit/class.c). So an aligned block costs its rounded
+ * size and no more. Above 1 KiB that holds to a line of 64 bytes, for slabs' blocks begin at any (slab/class.h); for more it is the
+ * next power of two, of which only those pages become resident that are touched, and above 32 KiB whole pages.
  */
 #include "front/front.h"
 
@@ -28,18 +29,18 @@ static HAK_NOINLINE void *aligned_further(size_t align, size_t bytes, const void
         return NULL;
     }
     if (HAK_UNLIKELY(hak_heap_is_none(hak_self))) hak_start(); /* which says whether the level is on */
-    size_t rounded = hak_round_up((bytes ? bytes : 1) + hak_secure_word_bytes(), align);
+    size_t rounded = hak_front_aligned_bytes(align, (bytes ? bytes : 1) + hak_secure_word_bytes());
     if (HAK_UNLIKELY(hak_secure_is_on()) && rounded <= HAK_SLAB_BLOCK_BYTES_MAX) return secure_aligned(rounded, bytes, address, stack);
     if (rounded <= HAK_SLAB_BLOCK_BYTES_MAX) return hak_malloc_from(rounded, address, stack);
     bool zeroed;
-    /* a large block starts at a granule; below that, sizes just above a small class need not be rounded */
+    /* a large block may start at a granule: sizes need not be rounded */
     return hak_front_large(bytes > HAK_SLAB_BLOCK_BYTES_MAX ? bytes : rounded, align, address, stack, &zeroed);
 }
 
 /* The usual way calls nothing but as its last thing: a small block, and it is known that the secure level is off. */
 void *hak_front_aligned(size_t align, size_t bytes) {
     if (align <= 16) return hak_malloc_inline(bytes, NULL);
-    size_t rounded = (bytes - 1 + align) & -align;
+    size_t rounded = hak_front_aligned_bytes(align, bytes);
     bool is_usual = bytes - 1 < HAK_SLAB_BLOCK_BYTES_MAX && rounded - 1 < HAK_SLAB_BLOCK_BYTES_MAX && HAK_LIKELY(hak_load_relaxed(&hak_secure.is_off) != 0);
     if (HAK_UNLIKELY(!is_usual)) return aligned_further(align, bytes, HAK_FRONT_CALLER());
     return hak_malloc_inline(rounded, NULL);
@@ -102,7 +103,9 @@ void hak_check_size(const char *function, const void *block, size_t stated) {
         size_t page = (size_t)1 << hak_region.page_shift;
         bool is_just_large = hak_secure_is_on() && stated <= HAK_SLAB_BLOCK_BYTES_MAX && stated > HAK_SLAB_BLOCK_BYTES_MAX - HAK_SECURE_WORD_BYTES;
         if (is_just_large && hak_round_up(stated, page) == found.bytes) return;
-        if (hak_front_good(stated) != hak_front_good(found.bytes)) hak_misuse_size(function, block, found.bytes, stated);
+        size_t lead = found.large ? hak_large_lead(found.bytes) : 0;
+        bool is_slabs = found.large && stated <= HAK_SLAB_BLOCK_BYTES_MAX;
+        if (is_slabs || hak_front_good(lead + stated) != hak_front_good(lead + found.bytes)) hak_misuse_size(function, block, found.bytes, stated);
         return;
     }
     size_t block_bytes = found.apart ? hak_front_good(found.bytes) : found.bytes;

@@ -8,6 +8,15 @@
 #include "heap/hooks.h"
 #include "memory/large.h"
 
+/* --- aligned.c --- */
+
+/* A block of a slab that is asked for with so many bytes is aligned so; `align` is a power of two above 16, `bytes` not 0. Above 1 KiB only
+ * classes of a power of two begin at more than a line (slab/class.h). More than a slab's block may have: of no meaning. */
+HAK_INLINE size_t hak_front_aligned_bytes(size_t align, size_t bytes) {
+    size_t rounded = (bytes - 1 + align) & -align;
+    return align > HAK_LINE && rounded > HAK_SMALL_BYTES_MAX ? (size_t)2 << hak_word_last(rounded - 1) : rounded;
+}
+
 /* --- start.c --- */
 
 /* Options, region, thread key: before the first block. False: no address space. Idempotent, any thread. */
@@ -134,6 +143,9 @@ void hak_check_size(const char *function, const void *block, size_t stated);
 void hak_check_aligned(const char *function, const void *block, size_t align, size_t bytes);
 
 /* --- large blocks and failure, front/malloc.c --- */
+
+/* What is asked of a large block's span: whole pages where it is to begin with one (memory/large.h). */
+HAK_INLINE size_t hak_front_span_bytes(size_t bytes, size_t align) { return align > HAK_LINE ? hak_front_good(bytes) : bytes; }
 
 /* NULL and ENOMEM, and memory is not short: so much there never is, or a heap of the program may not have. */
 void *hak_front_too_much(void);

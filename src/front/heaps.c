@@ -110,7 +110,7 @@ static HAK_NOINLINE void *large_take(struct hak_family *family, struct hak_heap 
     void *block = NULL;
     if (count <= HAK_KEPT_SIZES && align <= HAK_GRANULE_BYTES) {
         *zeroed = false;
-        block = hak_kept_take(home, count, bytes);
+        block = hak_kept_take(home, count, hak_front_span_bytes(bytes, align));
     }
     if (!block) block = hak_front_large_found(home, bytes, align, asker.address, asker.stack, zeroed);
     if (HAK_UNLIKELY(block && !hak_region_holds(block))) { /* a mapping of its own: nothing says whose it is */
@@ -153,7 +153,7 @@ static HAK_NOINLINE void *block_take(const char *function, struct hak_family *fa
     heap_check(function, family);
     if (align > 16) {
         if (HAK_UNLIKELY(align > PTRDIFF_MAX || bytes > PTRDIFF_MAX - align)) return hak_front_too_much();
-        size_t behind = hak_secure_word_bytes(), rounded = hak_round_up((bytes ? bytes : 1) + behind, align) - behind;
+        size_t behind = hak_secure_word_bytes(), rounded = hak_front_aligned_bytes(align, (bytes ? bytes : 1) + behind) - behind;
         if (rounded <= HAK_SLAB_BLOCK_BYTES_MAX || bytes <= HAK_SLAB_BLOCK_BYTES_MAX) bytes = rounded;
     }
     struct hak_heap *home = hak_heap_is_gone(hak_self) ? NULL : hak_front_heap();

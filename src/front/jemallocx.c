@@ -31,11 +31,12 @@ static size_t align_of(int flags) { return (size_t)1 << (flags & ALIGN_LG); }
 /* As the block would be. */
 static size_t bytes_good(size_t bytes, size_t align) {
     if (bytes > PTRDIFF_MAX - align || align > PTRDIFF_MAX) return 0;
-    if (align > 16 && bytes <= HAK_SLAB_BLOCK_BYTES_MAX && !hak_secure_is_on()) bytes = hak_round_up(bytes ? bytes : 1, align);
+    if (align > 16 && bytes <= HAK_SLAB_BLOCK_BYTES_MAX && !hak_secure_is_on()) bytes = hak_front_aligned_bytes(align, bytes ? bytes : 1);
     return hak_good_size(bytes);
 }
 
 static void *block_new(size_t bytes, size_t align, const void *address, uintptr_t stack) {
+    if (bytes > HAK_SLAB_BLOCK_BYTES_MAX) bytes = hak_front_good(bytes); /* all of it is its, as nallocx() says */
     return align > 16 ? hak_front_aligned(align, bytes) : hak_malloc_from(bytes, address, stack);
 }
 

@@ -67,12 +67,13 @@ void *hak_front_large_found(struct hak_heap *heap, size_t bytes, size_t align, c
     if (HAK_LIKELY(!hak_rush_is_on(rush))) hak_kept_make_room(heap, count);
     hak_big_name site = hak_big_site(address, (uint32_t)((heap->stack_top - stack) >> 3), bytes, hak_rush_takes_part(rush, false));
     size_t guards = hak_secure_guard_granules() << HAK_GRANULE_SHIFT;
-    void *block = hak_large_take(rush, bytes + guards, align, site, zeroed);
+    size_t wanted = HAK_UNLIKELY(hak_secure_is_on()) ? hak_front_good(bytes) + guards : hak_front_span_bytes(bytes, align);
+    void *block = hak_large_take(rush, wanted, align, site, zeroed);
     for (unsigned tries = 0; HAK_UNLIKELY(block == NULL); tries++) {
         bool is_short = !is_too_much(bytes);
         if (HAK_LIKELY(is_short)) {
             hak_heap_collect(heap);
-            block = hak_large_take(rush, bytes + guards, align, site, zeroed);
+            block = hak_large_take(rush, wanted, align, site, zeroed);
             if (block) break;
         }
         *zeroed = true;
@@ -126,7 +127,7 @@ void *hak_front_large(size_t bytes, size_t align, const void *address, uintptr_t
     size_t count = ((bytes - 1) >> HAK_GRANULE_SHIFT) + 1;
     if (count <= HAK_KEPT_SIZES && align <= HAK_GRANULE_BYTES) {
         *zeroed = false;
-        void *kept = hak_kept_take(heap, count, bytes);
+        void *kept = hak_kept_take(heap, count, hak_front_span_bytes(bytes, align));
         if (kept) return kept;
     }
     return hak_front_large_found(heap, bytes, align, address, stack, zeroed);

@@ -86,6 +86,7 @@ static struct place place_of(const void *address) {
     } else if (owner == HAK_WATCHED) {
         watched_place(address, &place);
     } else if (owner == HAK_LARGE) {
+        if ((const char *)address < record->start) return place;
         place.start = record->start;
         place.bytes = hak_large_usable(record);
         place.kind = address == record->start ? LARGE_START : LARGE_INSIDE;
@@ -93,7 +94,7 @@ static struct place place_of(const void *address) {
         unsigned __int128 product = (unsigned __int128)(uint64_t)((const char *)address - record->start) * record->reciprocal;
         unsigned block = (unsigned)(product >> 64);
         struct hak_slab *slab = hak_slab_of(record);
-        if (block >= hak_slab_class(slab)->capacity) return place;
+        if ((const char *)address < record->start || block >= hak_slab_class(slab)->capacity) return place;
         place.bytes = hak_slab_class(slab)->block_bytes;
         place.start = record->start + block * place.bytes;
         uint64_t set = hak_load_acquire(&record->words[block / 64]) | hak_load_acquire(&hak_slab_remote(slab)[block / 64]);

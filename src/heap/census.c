@@ -120,8 +120,8 @@ static READS_PLAIN void apart_note(struct hak_heap *heap, void *context) {
 /* A slab's blocks that the program holds, as bits. */
 struct held {
     uint64_t live[HAK_SLAB_WORDS_MAX];
-    char *start;
-    size_t bytes;
+    char *start;  /* of its blocks */
+    size_t bytes; /* of them all */
     const hak_atomic_u64 *words;
     const struct hak_class *class;
     uint64_t returned; /* hak_slab's */
@@ -164,12 +164,12 @@ static READS_PLAIN void held_drop_apart(struct hak_heap *heap, void *context) {
 
 /* The rows come last: what goes from elsewhere into a row meanwhile is not taken for live, and the other way only visits go, which the
  * claim keeps out. */
-static void held_fill(struct held *held, size_t granule, struct hak_slab *slab, const struct hak_apart *apart) {
+static void held_fill(struct held *held, struct hak_slab *slab, const struct hak_apart *apart) {
     const struct hak_row *row = hak_slab_row(slab);
     const hak_atomic_u64 *remote = hak_slab_remote(slab);
     held->class = hak_slab_class(slab);
-    held->start = hak_granule_address(granule);
-    held->bytes = (size_t)1 << held->class->slab_shift;
+    held->start = row->start;
+    held->bytes = (size_t)held->class->capacity * held->class->block_bytes;
     held->words = row->word;
     for (unsigned i = 0; i < held->class->word_count; i++) held->live[i] = hak_class_valid(held->class, i);
     held_drop_own(held, hak_load_acquire(&slab->owner), slab->class_index);
@@ -184,7 +184,7 @@ static void held_fill(struct held *held, size_t granule, struct hak_slab *slab, 
 static bool held_read(struct held *held, size_t granule, const struct hak_apart *apart) {
     struct hak_slab *slab = slab_claim(granule);
     if (!slab) return false;
-    held_fill(held, granule, slab, apart);
+    held_fill(held, slab, apart);
     held->returned = slab->returned;
     hak_slab_unclaim(slab);
     return true;
@@ -198,7 +198,7 @@ void hak_apart_look(struct hak_apart *apart, bool with_letters) {
 
 void hak_held_by_program(struct hak_slab *slab, const struct hak_apart *apart, uint64_t live[HAK_SLAB_WORDS_MAX]) {
     struct held held;
-    held_fill(&held, hak_slab_granule(slab), slab, apart);
+    held_fill(&held, slab, apart);
     memcpy(live, held.live, held.class->word_count * sizeof *live);
 }
 
@@ -233,7 +233,7 @@ static int slab_walk(const struct hak_walk *walk, size_t granule, const struct h
 static int large_walk(const struct hak_walk *walk, size_t granule) {
     size_t bytes = hak_large_held(hak_granule_at(granule));
     if (walk->family && bytes && !is_wanted(walk, hak_family_of_large(hak_granule_at(granule)))) return 0;
-    return bytes ? hak_walk_show(walk, hak_granule_address(granule), bytes, true, false) : 0;
+    return bytes ? hak_walk_show(walk, hak_granule_address(granule) + hak_large_lead(bytes), bytes, true, false) : 0;
 }
 
 static int chunk_walk(const struct hak_walk *walk, size_t number, const struct hak_apart *apart) {
@@ -265,11 +265,11 @@ enum { SLAB_PAGES_MAX = 256, SPARSE_SHARE = 4 };
 
 /* Of each page of the slab, the bytes that live on it. */
 static void pages_fill(uint32_t live_bytes[SLAB_PAGES_MAX], const struct held *held) {
-    size_t page_bytes = (size_t)1 << hak_region.page_shift, bytes = held->class->block_bytes;
+    size_t page_bytes = (size_t)1 << hak_region.page_shift, bytes = held->class->block_bytes, lead = (uintptr_t)held->start % HAK_GRANULE_BYTES;
     memset(live_bytes, 0, SLAB_PAGES_MAX * sizeof *live_bytes);
     for (unsigned i = 0; i < held->class->word_count; i++)
         for (uint64_t live = held->live[i]; live; live &= live - 1) {
-            size_t from = (i * 64 + hak_word_first(live)) * bytes, end = from + bytes;
+            size_t from = lead + (i * 64 + hak_word_first(live)) * bytes, end = from + bytes;
             for (size_t until; from < end; from = until) {
                 until = hak_round_down(from, page_bytes) + page_bytes;
                 if (until > end) until = end;
@@ -291,10 +291,11 @@ static void slab_count_pages(struct hak_census_pages *pages, size_t granule, con
     uint32_t live_bytes[SLAB_PAGES_MAX];
     if (!held_read(&held, granule, apart)) return;
     pages_fill(live_bytes, &held);
-    bool is_known = hak_os_resident(held.start, held.bytes, resident);
+    size_t slab_bytes = (size_t)1 << held.class->slab_shift;
+    bool is_known = hak_os_resident(hak_granule_address(granule), slab_bytes, resident);
     uint64_t page_bytes = UINT64_C(1) << hak_region.page_shift;
     unsigned c = hak_class_plain((unsigned)(held.class - hak_classes));
-    for (size_t page = 0; page < held.bytes >> hak_region.page_shift; page++) {
+    for (size_t page = 0; page < slab_bytes >> hak_region.page_shift; page++) {
         if (page_is_absent(&held, is_known ? resident : NULL, page)) continue;
         pages->resident_bytes[c] += page_bytes;
         if (live_bytes[page] && live_bytes[page] < page_bytes / SPARSE_SHARE) pages->sparse_bytes[c] += page_bytes - live_bytes[page];

@@ -211,7 +211,7 @@ HAK_COLD void hak_family_large_ended(struct hak_granule *record) {
 }
 
 HAK_COLD bool hak_family_resize_begin(struct hak_family_resize *resize, const struct hak_granule *record, size_t bytes) {
-    size_t wanted = (bytes >> HAK_GRANULE_SHIFT) + (bytes % HAK_GRANULE_BYTES != 0);
+    size_t wanted = hak_large_granules_as(record, bytes);
     resize->family = hak_family_of_large(record);
     if (!resize->family) return true;
     resize->name = hak_large_name(record);

@@ -101,7 +101,7 @@ HAK_COLD void hak_letters_forward(struct hak_heap *self, struct hak_heap *heap) 
 
 /* All its blocks are free. One that is in a letter, too, was freed twice; later nobody could tell. */
 HAK_COLD void hak_letters_slab_ends(struct hak_heap *heap, const struct hak_slab *slab) {
-    const char *start = hak_slab_start(slab);
+    const char *start = hak_slab_base(slab);
     size_t bytes = (size_t)1 << hak_slab_class(slab)->slab_shift;
     for (uint32_t left = hak_load_relaxed(&heap->letters); left; left &= left - 1) {
         _Atomic(char *) *place = heap->letter[hak_word_first(left)].block;

@@ -32,14 +32,18 @@ static size_t pages_bytes(size_t bytes) { return hak_round_up(bytes, (size_t)1 <
 
 static int64_t counted(size_t count) { return (int64_t)count << HAK_GRANULE_SHIFT; }
 
-static void record_write(struct hak_rush *rush, size_t granule, size_t count, size_t bytes, uint64_t flags) {
+static void record_write(struct hak_rush *rush, size_t granule, size_t count, size_t lead, size_t bytes, uint64_t flags) {
     struct hak_granule *record = hak_granule_at(granule);
-    hak_large_words_set(record, pages_bytes(bytes));
-    record->start = hak_granule_address(granule);
+    hak_large_words_set(record, pages_bytes(lead + bytes) - lead);
+    record->start = hak_granule_address(granule) + lead;
     __atomic_store_n(&record->reciprocal, count | flags, __ATOMIC_RELAXED);
     hak_store_release(&record->owner, HAK_LARGE);
     hak_rush_note_live(rush, 1, counted(count));
 }
+
+static size_t lead_of(const struct hak_granule *record) { return (uintptr_t)record->start % HAK_GRANULE_BYTES; }
+static size_t whole_pages(const struct hak_granule *record) { return lead_of(record) + hak_large_usable(record); }
+size_t hak_large_granules_as(const struct hak_granule *record, size_t bytes) { return granules_for(lead_of(record) + bytes); }
 
 static hak_big_name site_in(uint64_t reciprocal) { return reciprocal >> SITE_SHIFT & 0xffff; }
 static hak_big_name site_of(const struct hak_granule *record) { return site_in(hak_large_facts(record)); }
@@ -90,8 +94,9 @@ void *hak_large_take(struct hak_rush *rush, size_t bytes, size_t align, hak_big_
         else is_looked_at = true;
         if (is_looked_at && dirty == 0) flags |= FRESH;
     }
-    record_write(rush, granule, count, bytes, flags);
-    return hak_granule_address(granule);
+    size_t lead = hak_span_lead(granule, (pages_bytes(bytes) - bytes) / HAK_LINE);
+    record_write(rush, granule, count, lead, bytes, flags);
+    return hak_granule_address(granule) + lead;
 }
 
 /* What is not resident stays so. The kernel is asked to forget it all the same, for it may be swapped out; that costs next
@@ -130,7 +135,9 @@ static void clear(char *start, size_t bytes, bool is_dense) {
 
 void hak_large_clear(struct hak_granule *record, size_t bytes) {
     size_t granule = hak_granule_of(record->start), count = hak_large_granules(record);
+    char *start = hak_granule_address(granule);
     bool is_looked_at, is_dense = hak_big_is_dense(site_of(record), &is_looked_at);
+    bytes += lead_of(record); /* from the page's start on */
     for (size_t i = 0; i < count && i << HAK_GRANULE_SHIFT < bytes;) {
         uint64_t dirty = hak_chunk_stale(hak_chunk_at((granule + i) / HAK_CHUNK_GRANULES));
         unsigned first = (unsigned)((granule + i) % HAK_CHUNK_GRANULES);
@@ -140,7 +147,7 @@ void hak_large_clear(struct hak_granule *record, size_t bytes) {
         if (run > count - i) run = count - i;
         if (is_dirty) {
             size_t left = bytes - (i << HAK_GRANULE_SHIFT), span = run << HAK_GRANULE_SHIFT;
-            clear(record->start + (i << HAK_GRANULE_SHIFT), left < span ? left : span, is_dense);
+            clear(start + (i << HAK_GRANULE_SHIFT), left < span ? left : span, is_dense);
         }
         i += run;
     }
@@ -179,7 +186,7 @@ bool hak_large_keepable(struct hak_granule *record) {
     unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
     if (facts & (MOVED | SAMPLED) || first + count > HAK_CHUNK_GRANULES) return false;
     hak_big_name site = site_of(record);
-    if (facts & FRESH && hak_big_given(site)) hak_big_looked(site, touched_share(granule, hak_large_usable(record)));
+    if (facts & FRESH && hak_big_given(site)) hak_big_looked(site, touched_share(granule, whole_pages(record)));
     struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
     uint64_t mask = hak_word_mask(first, (unsigned)count);
     if (HAK_UNLIKELY((hak_chunk_stale(chunk) & mask) != mask)) { /* for calloc, and for who drops it */
@@ -218,7 +225,7 @@ void hak_large_finish(struct hak_rush *rush, struct hak_granule *record) {
     bool moved = hak_large_facts(record) & MOVED, fresh = hak_large_facts(record) & FRESH;
     hak_big_name site = site_of(record);
     hak_rush_note_live(rush, -1, -counted(count));
-    if (site && hak_rush_takes_part(rush, true) && hak_big_given(site) && fresh) hak_big_looked(site, touched_share(granule, hak_large_usable(record)));
+    if (site && hak_rush_takes_part(rush, true) && hak_big_given(site) && fresh) hak_big_looked(site, touched_share(granule, whole_pages(record)));
     span_end(rush, granule, count, moved, site);
     if (moved) hak_add(&moved_count, -1);
     if (HAK_LIKELY(!hak_purge_over_long())) return;
@@ -239,10 +246,10 @@ HAK_COLD void hak_large_finish_returned(struct hak_granule *record) {
 }
 
 bool hak_large_resize(struct hak_granule *record, size_t bytes) {
-    size_t granule = hak_granule_of(record->start), old = hak_large_granules(record), new = granules_for(bytes);
+    size_t granule = hak_granule_of(record->start), old = hak_large_granules(record), new = hak_large_granules_as(record, bytes), lead = lead_of(record);
     if (new > UINT32_MAX || (new > old && !hak_span_extend(granule, old, new - old))) return false;
     hak_add(&hak_large_live_bytes, counted(new) - counted(old));
-    uint64_t words = pages_bytes(bytes) | (uint64_t)hak_large_name(record) << HAK_LARGE_NAME_SHIFT;
+    uint64_t words = (pages_bytes(lead + bytes) - lead) | (uint64_t)hak_large_name(record) << HAK_LARGE_NAME_SHIFT;
     if (new < old) hak_large_words_set(record, words); /* never more bytes than granules: hak_large_held() */
     __atomic_store_n(&record->reciprocal, new | (hak_large_facts(record) & ~(FRESH | HAK_LARGE_NOTED | UINT32_MAX)), __ATOMIC_RELEASE);
     if (new >= old) hak_large_words_set(record, words);
@@ -271,7 +278,7 @@ static void *move(struct hak_granule *record, size_t old, size_t count, size_t b
     size_t from = hak_granule_of(record->start), dirty;
     size_t to = hak_span_take(count, 1, &dirty);
     if (to == HAK_NO_GRANULE) return NULL;
-    size_t moved_bytes = hak_large_usable(record);
+    size_t moved_bytes = whole_pages(record), lead = lead_of(record); /* where it lies in its first page stays */
     int failed = hak_os_move(hak_granule_address(from), hak_granule_address(to), moved_bytes);
     if (HAK_UNLIKELY(failed)) {
         if (failed == HAK_OS_MOVE_NOT_BEGUN) hak_span_give(to, count, HAK_SPAN_AS_IT_WAS); /* for the copy, perhaps */
@@ -285,13 +292,13 @@ static void *move(struct hak_granule *record, size_t old, size_t count, size_t b
     hak_store_release(&record->owner, NULL);
     span_end(NULL, from, old, true, site);
     if (!was_moved) hak_add(&moved_count, 1);
-    record_write(NULL, to, count, bytes, MOVED | (uint64_t)site << SITE_SHIFT);
-    return hak_granule_address(to);
+    record_write(NULL, to, count, lead, bytes, MOVED | (uint64_t)site << SITE_SHIFT);
+    return hak_granule_address(to) + lead;
 }
 
 HAK_COLD void *hak_large_move(struct hak_granule *record, size_t bytes) {
     if (hak_load_relaxed(&moved_count) >= MOVED_MAX) return NULL;
-    size_t old = hak_large_granules(record), count = granules_for(bytes);
+    size_t old = hak_large_granules(record), count = hak_large_granules_as(record, bytes);
     if (hak_limit_refuses(count > old ? count - old : 0)) return NULL;
     hak_add(&hak_limit_moving_granules, (int64_t)old); /* or others would be refused for what is twice there */
     void *block = move(record, old, count, bytes);

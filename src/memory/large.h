@@ -1,7 +1,7 @@
 /* large.h - blocks above 32 KiB: one span each.
  *
  * Owns:      the granule record of the block's first granule, whose fields then mean: owner HAK_LARGE, words the
- *            usable bytes and the name of the heap whose own it is, start the block, reciprocal the granules, its site's
+ *            usable bytes and the name of the heap whose own it is, start the block, in the granule's first page, reciprocal the granules, its site's
  *            row (memory/bigcache.h), and whether its pages were moved here.
  *            The block's other granules have records of zeros.
  * Threads:   any. Who swaps owner from HAK_LARGE to NULL by CAS frees the block; there is no second. The thread whose own
@@ -33,6 +33,8 @@ HAK_INLINE uint64_t hak_large_words(const struct hak_granule *record) {
 }
 HAK_INLINE size_t hak_large_words_bytes(uint64_t words) { return (size_t)(words & ((UINT64_C(1) << HAK_LARGE_NAME_SHIFT) - 1) & ~HAK_LARGE_KEPT); }
 HAK_INLINE size_t hak_large_usable(const struct hak_granule *record) { return hak_large_words_bytes(hak_large_words(record)); }
+/* So much of the span lies in front of a block of so many usable bytes, which ends with a page. */
+HAK_INLINE size_t hak_large_lead(size_t usable) { return -usable & (((size_t)1 << hak_page_shift()) - 1); }
 HAK_INLINE uint32_t hak_large_words_name(uint64_t words) { return (uint32_t)(words >> HAK_LARGE_NAME_SHIFT); }
 HAK_INLINE uint32_t hak_large_name(const struct hak_granule *record) { return hak_large_words_name(hak_large_words(record)); }
 HAK_INLINE void hak_large_words_set(struct hak_granule *record, uint64_t words) {
@@ -57,8 +59,8 @@ HAK_INLINE size_t hak_large_held(const struct hak_granule *record) {
     return 0;
 }
 
-/* A block of at least `bytes`, its address a multiple of `align` (a power of two). *zeroed: all of it reads as
- * zeros already. NULL when there is no room. */
+/* A block of at least `bytes`. It begins where its span does, a multiple of `align` (a power of two), if `bytes` are whole pages; else at a line
+ * of the first page such that it needs no page more. *zeroed: all of it reads as zeros already. NULL when there is no room. */
 void *hak_large_take(struct hak_rush *rush, size_t bytes, size_t align, hak_big_name site, bool *zeroed);
 
 /* Makes a fresh block of hak_large_take() read as zeros; what the kernel has cleared is not touched. */
@@ -101,12 +103,17 @@ HAK_INLINE bool hak_large_kept_by(const struct hak_granule *record, uint32_t nam
     return HAK_LIKELY(hak_large_words_name(words) == name) && HAK_LIKELY((words & HAK_LARGE_KEPT) != 0);
 }
 HAK_INLINE void *hak_large_again(struct hak_granule *record, uint32_t name, size_t bytes) {
-    size_t usable = hak_round_up(bytes, (size_t)1 << hak_page_shift());
-    hak_large_words_set(record, usable | (uint64_t)name << HAK_LARGE_NAME_SHIFT);
+    size_t whole = hak_round_up(bytes, (size_t)1 << hak_page_shift()), lead = hak_span_lead(hak_granule_of(record->start), (whole - bytes) / HAK_LINE);
+    char *start = record->start - (uintptr_t)record->start % HAK_GRANULE_BYTES + lead;
+    record->start = start;
+    hak_large_words_set(record, (whole - lead) | (uint64_t)name << HAK_LARGE_NAME_SHIFT);
     hak_store_release(&record->owner, HAK_LARGE);
-    return record->start;
+    return start;
 }
 void hak_large_drop(struct hak_granule *record);
+
+/* What the block would have of granules with that size. */
+size_t hak_large_granules_as(const struct hak_granule *record, size_t bytes);
 
 /* Changes the size in place; false when what follows is in use. */
 bool hak_large_resize(struct hak_granule *record, size_t bytes);

@@ -14,16 +14,23 @@
 #define STEP(bytes)   ((bytes) <= 256 ? 128 : 256)
 #define COARSE(bytes) (((bytes) + STEP(bytes) - 1) / STEP(bytes) * STEP(bytes) / 16)
 
+/* Of what the blocks leave, so much that they may begin at any line of a page. Blocks of a power of two leave nothing. */
+#define LEAD_FROM     1024
+#define LEFT(bytes)   (((1 << SHIFT(bytes)) - CAPACITY(bytes) * (bytes)) / 64)
+#define LEAD(bytes)   ((bytes) <= LEAD_FROM ? 0 : LEFT(bytes) < 63 ? LEFT(bytes) : 63)
+
 #define ROW(bytes, coarse_, step_)                                                                               \
     { ~UINT64_C(0) / (bytes) + 1, bytes, CAPACITY(bytes), (1 << SHIFT(bytes)) >> 16, coarse_, WORDS(bytes),  \
-      SHIFT(bytes), SURPLUS(bytes), step_ }
+      SHIFT(bytes), SURPLUS(bytes), LEAD(bytes), step_ }
 #define APART(c)   ((c) <= HAK_NARROW_CLASS_MAX ? 16 : 32)
 #define SMALL(c)   [c] = ROW((c) * 16, COARSE((c) * 16), APART(c)), \
                    [HAK_CLASS_COUNT - 1 + (c)] = ROW((c) * 16, HAK_CLASS_COUNT - 1 + COARSE((c) * 16), APART(c)) /* its pool */
 #define SMALL4(c)  SMALL(c), SMALL((c) + 1), SMALL((c) + 2), SMALL((c) + 3)
 #define SMALL16(c) SMALL4(c), SMALL4((c) + 4), SMALL4((c) + 8), SMALL4((c) + 12)
 #define FIRST(d)   (HAK_SMALL_CLASS_MAX + 1 + 8 * (d))
-#define MID(d, k)  [FIRST(d) + (k)] = ROW((128 << (d)) * (9 + (k)), FIRST(d) + ((k) | 3), 128 << (d))
+#define PAD(d, k)   ((d) >= 2 && (k) != 7 ? HAK_CLASS_PAD : 0)
+#define BYTES(d, k) ((128 << (d)) * (9 + (k)) + PAD(d, k))
+#define MID(d, k)   [FIRST(d) + (k)] = ROW(BYTES(d, k), FIRST(d) + ((k) | 3), (128 << (d)) + PAD(d, k) - PAD(d, (k) ? (k) - 1 : 7))
 #define MID8(d)    MID(d, 0), MID(d, 1), MID(d, 2), MID(d, 3), MID(d, 4), MID(d, 5), MID(d, 6), MID(d, 7)
 
 #define ALL    SMALL16(1), SMALL16(17), SMALL16(33), SMALL16(49), MID8(0), MID8(1), MID8(2), MID8(3), MID8(4)
@@ -44,7 +51,7 @@ void hak_classes_compact(void) { hak_classes = compact; }
 #undef MID
 #define SHARE(bytes) { FIT(HAK_WORD_BYTES, bytes), FIT(HAK_FEW_BYTES, bytes) }
 #define SMALL(c)     [c] = SHARE((c) * 16), [HAK_CLASS_COUNT - 1 + (c)] = SHARE((c) * 16)
-#define MID(d, k)    [FIRST(d) + (k)] = SHARE((128 << (d)) * (9 + (k)))
+#define MID(d, k)    [FIRST(d) + (k)] = SHARE(BYTES(d, k))
 
 struct hak_share hak_shares[HAK_SHELF_COUNT] = { ALL };
 

@@ -1,10 +1,11 @@
-/* class.h - the size classes: 16 bytes apart to 256, 32 to 1 KiB, then eight to a doubling up to 32 KiB, of which a heap may use every second.
+/* class.h - the size classes: 16 bytes apart to 256, 32 to 1 KiB, then eight to a doubling up to 32 KiB, of which a heap may use every second; those
+ * above 4 KiB are a little larger than that, so that equal blocks do not all lie in the same sets of a cache (docs/decisions/0013).
  *
  * Class c up to 64 is 16 * c bytes, so that a class's bytes are its own bin's offset and multiplier (front/fast.h); class 0 has
  * no blocks and its bin is always empty; odd classes above 16 serve no size. A small class may be split by lifetime
  * (heap/pool.h): the slabs of its long-lived blocks have a class index of their own, a pool's, behind the classes; their
  * geometry is the same.
- * Source:    the spacing bounds the waste inside blocks to an eighth: 15 bytes up to 256, 31 up to 1 KiB (glibc's chunks waste 8 to 23).
+ * Source:    the spacing bounds the waste inside blocks to an eighth, above 4 KiB and 128 bytes: 15 bytes up to 256, 31 up to 1 KiB (glibc's chunks waste 8 to 23).
  *            Where a coarser class or a pair serves it is more. docs/decisions/0004.
  * Measured:  16 apart to 1 KiB: peaks of small mixes 1.05 to 1.2, random mixed with 4,096 slots 0.97 of the time; 64 apart from 512 on 1.05.
  */
@@ -18,6 +19,7 @@ enum {
     HAK_SMALL_BYTES_MAX = 1024,
     HAK_SLAB_BLOCK_BYTES_MAX = 32768, /* above: large blocks, memory/large.h */
     HAK_SMALL_CLASS_MAX = HAK_SMALL_BYTES_MAX / 16,
+    HAK_CLASS_PAD = 128, /* that much larger are classes above 4 KiB that are no power of two */
     HAK_NARROW_CLASS_MAX = 256 / 16, /* of 16 bytes' distance; above, to 1 KiB, 32: only even classes serve sizes */
     HAK_CLASS_COUNT = HAK_SMALL_CLASS_MAX + 1 + 40,
     HAK_SHELF_COUNT = HAK_CLASS_COUNT + HAK_SMALL_CLASS_MAX, /* classes, then the pools of the small ones */
@@ -41,6 +43,7 @@ struct hak_class {
     uint8_t word_count;   /* of the owner's and of the strangers' row */
     uint8_t slab_shift;   /* log2 of the slab's bytes */
     uint8_t surplus;      /* 1: a block would begin, but not end, in the slab; its bit stays set, never taken */
+    uint8_t lead_lines;   /* a slab's first block begins at one of so many lines and the first, hak_slab_lead(); 0: where the slab does */
     uint16_t step;        /* sizes that are the class's own: block_bytes, and so many less one below it */
 };
 HAK_STATIC(sizeof(struct hak_class) <= 24);
@@ -70,11 +73,22 @@ HAK_INLINE unsigned hak_class_small(size_t bytes) {
     return class_index + (class_index & (class_index > HAK_NARROW_CLASS_MAX));
 }
 
+/* Of all its blocks: what divides their size and where the first begins. */
+HAK_INLINE uint32_t hak_class_align(const struct hak_class *class) {
+    return class->lead_lines ? (uint32_t)HAK_LINE : class->block_bytes & -class->block_bytes;
+}
+/* What a caller who asked for so many bytes may count on, for aligned blocks are asked for by the size: front/aligned.c. */
+HAK_INLINE uint32_t hak_size_align(size_t bytes) {
+    uint32_t align = (uint32_t)(bytes & -bytes);
+    return bytes > HAK_SMALL_BYTES_MAX && align != bytes && align > HAK_LINE ? (uint32_t)HAK_LINE : align;
+}
+
 /* The class of a size from 1 to HAK_SLAB_BLOCK_BYTES_MAX. */
 HAK_INLINE unsigned hak_class_of(size_t bytes) {
     if (bytes <= HAK_SMALL_BYTES_MAX) return hak_class_small(bytes);
     unsigned exponent = (unsigned)__builtin_clzll(bytes - 1) ^ 63; /* 10 to 14; gcc knows no 63 - bsr ^ 63 */
-    return HAK_SMALL_CLASS_MAX + 1 + 8 * (exponent - 10) + (unsigned)((bytes - 1) >> (exponent - 3)) - 8;
+    size_t padded = bytes - 1 - (exponent >= 12 ? HAK_CLASS_PAD : 0), least = (size_t)1 << exponent;
+    return HAK_SMALL_CLASS_MAX + 1 + 8 * (exponent - 10) + (unsigned)((padded > least ? padded : least) >> (exponent - 3)) - 8;
 }
 
 /* The class that serves a class above 1 KiB: its own, or the next of those of `lent`, bits from the first class above 1 KiB on. No branch:

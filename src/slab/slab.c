@@ -13,13 +13,13 @@ __attribute__((noreturn)) void (*hak_slab_misuse)(const char *function, const vo
 
 /* --- cutting --- */
 
-static void records_write(struct hak_slab *slab, struct hak_heap *heap, hak_atomic_u64 *words) {
+static void records_write(struct hak_slab *slab, struct hak_heap *heap, struct hak_row *row) {
     const struct hak_class *class = hak_slab_class(slab);
     size_t granule = hak_slab_granule(slab);
     for (unsigned i = 0; i < class->granules; i++) {
         struct hak_granule *record = hak_granule_at(granule + i);
-        __atomic_store_n(&record->words, words, __ATOMIC_RELEASE); /* a walk may look: hak_large_held() */
-        record->start = hak_slab_start(slab);
+        __atomic_store_n(&record->words, row->word, __ATOMIC_RELEASE); /* a walk may look: hak_large_held() */
+        record->start = row->start;
         __atomic_store_n(&record->reciprocal, class->reciprocal, __ATOMIC_RELAXED); /* a stale name may look (heap/kept.c) */
         hak_store_release(&record->owner, hak_slab_owner_mark(heap, slab->class_index)); /* last: pairs with the owner's load in free() */
     }
@@ -85,9 +85,14 @@ static HAK_COLD void secure_cut(struct hak_slab *slab, const struct hak_class *c
     if (guards != 0) guards_close(slab, hak_slab_granule(slab) + class->granules, guards);
     for (uint64_t left = hak_slab_pages(class) & ~slab->returned; left;) {
         unsigned first = hak_word_first(left), count = ~(left >> first) ? hak_word_first(~(left >> first)) : 64;
-        memset(hak_slab_start(slab) + ((size_t)first << shift), 0, (size_t)count << shift);
+        memset(hak_slab_base(slab) + ((size_t)first << shift), 0, (size_t)count << shift);
         left &= ~hak_word_mask(first, count);
     }
+}
+
+/* Under the secure level nothing lies in front of a block that is not one. */
+static size_t slab_lead(size_t granule, const struct hak_class *class) {
+    return HAK_UNLIKELY(hak_secure_is_on()) ? 0 : hak_span_lead(granule, class->lead_lines);
 }
 
 /* Claims the header at `granule` and makes it a slab, unless mail for an earlier life of it is still under way. */
@@ -122,7 +127,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     if (HAK_UNLIKELY(hak_secure_is_on())) secure_cut(slab, class);
     hak_store_relaxed(&slab->settled, 0);
     struct hak_row *row = hak_slab_row(slab);
-    row->start = hak_slab_start(slab);
+    row->start = hak_granule_address(granule) + slab_lead(granule, class);
     row->slab = slab;
     row->block_bytes = class->block_bytes;
     row->class_index = (uint16_t)class_index;
@@ -133,7 +138,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
         if (class->surplus && i == class->capacity / 64) bits |= UINT64_C(1) << class->capacity % 64;
         hak_store_relaxed(&row->word[i], bits);
     }
-    records_write(slab, heap, row->word);
+    records_write(slab, heap, row);
     hak_store_relaxed(&hak_chunk_at(number)->rows_used, 1);
     hak_or(&hak_chunk_at(number)->slabs, UINT64_C(1) << granule % HAK_CHUNK_GRANULES);
     hak_slab_unclaim(slab);
@@ -337,7 +342,7 @@ static HAK_NOINLINE void pages_used(struct hak_slab *slab, uint64_t pages) {
 
 /* The blocks from `first` to `last` are being handed out. */
 static void touch(struct hak_slab *slab, const struct hak_row *row, unsigned first, unsigned last) {
-    size_t start = (size_t)first * row->block_bytes, end = ((size_t)last + 1) * row->block_bytes - 1;
+    size_t lead = hak_row_lead(row), start = lead + (size_t)first * row->block_bytes, end = lead + ((size_t)last + 1) * row->block_bytes - 1;
     unsigned page = (unsigned)(start >> slab->page_shift), page_last = (unsigned)(end >> slab->page_shift);
     uint64_t pages = hak_word_mask(page, page_last - page + 1);
     slab->cold &= ~pages;
@@ -463,11 +468,12 @@ static bool all_set(const hak_atomic_u64 *words, const hak_atomic_u64 *remote, u
 
 uint64_t hak_slab_free_pages_claimed(const struct hak_slab *slab) {
     const struct hak_class *class = hak_slab_class(slab);
-    const hak_atomic_u64 *words = hak_slab_row(slab)->word, *remote = hak_slab_remote(slab);
+    const struct hak_row *row = hak_slab_row(slab);
+    const hak_atomic_u64 *words = row->word, *remote = hak_slab_remote(slab);
     unsigned shift = hak_slab_page_shift(class), pages = 1u << (class->slab_shift - shift);
-    uint64_t found = 0;
+    uint64_t found = 0, lead = hak_row_lead(row);
     for (unsigned page = 0; page < pages; page++) {
-        uint64_t start = (uint64_t)page << shift, end = start + (UINT64_C(1) << shift) - 1;
+        uint64_t start = page ? ((uint64_t)page << shift) - lead : 0, end = ((uint64_t)(page + 1) << shift) - lead - 1;
         unsigned first = (unsigned)((unsigned __int128)start * class->reciprocal >> 64);
         unsigned last = (unsigned)((unsigned __int128)end * class->reciprocal >> 64);
         if (last >= class->capacity) last = class->capacity - 1u;
@@ -485,7 +491,7 @@ static HAK_COLD size_t pages_return(struct hak_slab *slab, uint64_t pages, bool 
         unsigned first = hak_word_first(left);
         uint64_t gap = ~(left >> first);
         unsigned length = gap ? hak_word_first(gap) : 64;
-        ranges[count].start = hak_slab_start(slab) + ((size_t)first << shift);
+        ranges[count].start = hak_slab_base(slab) + ((size_t)first << shift);
         ranges[count].bytes = (size_t)length << shift;
         hak_huge_leave(ranges[count].start, ranges[count].bytes);
         count++;

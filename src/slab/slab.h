@@ -19,7 +19,7 @@
 /* In front of the owner's bits; free() counts down here. */
 struct hak_slab;
 struct hak_row {
-    char *start;           /* of the slab */
+    char *start;           /* of the first block, less than a page behind the slab's */
     struct hak_slab *slab; /* its header */
     uint32_t block_bytes;
     uint16_t class_index;
@@ -136,7 +136,10 @@ HAK_INLINE hak_atomic_u64 *hak_slab_remote_word(hak_atomic_u64 *owners_word, uns
 HAK_INLINE unsigned hak_slab_behind(size_t granule, const hak_atomic_u64 *owners_word) {
     return hak_lines_behind((uintptr_t)owners_word - hak_meta_at(granule / HAK_CHUNK_GRANULES));
 }
-HAK_INLINE char *hak_slab_start(const struct hak_slab *slab) { return hak_granule_address(hak_slab_granule(slab)); }
+/* Where its pages begin, and its blocks. */
+HAK_INLINE char *hak_slab_base(const struct hak_slab *slab) { return hak_granule_address(hak_slab_granule(slab)); }
+HAK_INLINE char *hak_slab_start(const struct hak_slab *slab) { return hak_slab_row(slab)->start; }
+HAK_INLINE size_t hak_row_lead(const struct hak_row *row) { return (uintptr_t)row->start % HAK_GRANULE_BYTES; }
 HAK_INLINE const struct hak_class *hak_slab_class(const struct hak_slab *slab) {
     return &hak_classes[slab->class_index];
 }

@@ -140,8 +140,9 @@ struct hak_class_row {
  * meta + (n >> unit_shift) * unit_meta_bytes + (n & mask) * chunk_struct_bytes; its slabs word at + chunk_slabs_offset says
  * at which of its 64 granules a slab begins. Metadata of chunk n: meta + (n >> unit_shift) * unit_meta_bytes +
  * structs_bytes + (n & mask) * meta_bytes: 64 slab headers of slab_struct_bytes, and lines of 64 bytes. A slab's owner row
- * is at line owner_line: row_head_bytes, then word_count words, set = free; the strangers' row at remote_line: words only,
- * set = free as well. Live: in neither. (The blocks that wait in a thread's bin count as live: at most 64 a class and thread.)
+ * is at line owner_line: row_head_bytes, which begin with the first block's address, then word_count words, set = free; the
+ * strangers' row at remote_line: words only, set = free as well. Live: in neither. (The blocks that wait in a thread's bin count as
+ * live: at most 64 a class and thread.)
  * Parts that were never used are not mapped, and a read of them fails: go on with the next chunk. */
 struct hak_geometry {
     uint64_t window_base, meta, chunk_top_address; /* of a uint64_t: chunks below it may be in use */

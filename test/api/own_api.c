@@ -25,6 +25,7 @@ static void alloc_at_least_says_what_the_block_has(void)
     EXPECT(none.ptr == NULL && none.bytes == 0 && errno == ENOMEM);
 }
 
+/* All of it is the block's, and a block of the size itself takes as much memory. */
 static void good_size_is_what_malloc_gives(void)
 {
     for (size_t size = 0; size <= (size_t)16 << 20; size += size < 40000 ? 13 : size / 9) {
@@ -44,7 +45,11 @@ static void good_size_is_what_malloc_gives(void)
             larger += malloc_usable_size(warm[i]) > good;
         /* the first two, or 32 where another thread had the heap before, four before a page more, and one for each 32 KiB */
         EXPECT_SAY(size > 4096 || larger <= 32 + 4 + 1 + (int)(64 * good / 32768), "%d of 64 blocks of %zu are larger than %zu", larger, size, good);
-        EXPECT_SAY(usable >= good && usable - good <= more, "malloc(%zu) has %zu, good size is %zu", size, usable, good);
+        EXPECT_SAY(usable >= (size > 32768 ? size : good) && usable <= good + more, "malloc(%zu) has %zu, good size is %zu", size, usable, good);
+        free(block);
+        block = malloc(good);
+        usable = malloc_usable_size(block);
+        EXPECT_SAY(usable >= good && usable - good <= more, "malloc(%zu) has %zu", good, usable);
         free(block);
         for (int i = 0; i < warm_count; i++)
             free(warm[i]);

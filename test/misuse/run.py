@@ -19,8 +19,8 @@ SECONDS_MAX = 30
 RECORDED = {"HAKMEM_RECORD": "/dev/null", "HAKMEM_SAMPLE_BYTES": "64", "HAKMEM_SAMPLE_MOST": "0"}
 
 
-# Under the secure level nothing is split by lifetime, and slabs are not where these two reckon them to be.
-NOT_SECURE = re.compile(r"pool|split|free_never_allocated_block|free_slab_tail")
+# Under the secure level nothing is split by lifetime, and slabs are not where these reckon them to be, nor is anything in front of their blocks.
+NOT_SECURE = re.compile(r"pool|split|free_never_allocated_block|free_slab_tail|in_front")
 
 
 def sizes_forget(line):
@@ -58,10 +58,10 @@ def main():
     arguments = parser.parse_args()
     more = RECORDED if arguments.recorded else {"HAKMEM_SECURE": "1"} if arguments.secure else {}
 
-    def is_wanted(name):  # blocks of pools are what these need, and with a recording nearly all are samples
+    def is_wanted(name):  # ordinary blocks are what these need, and with a recording nearly all are samples
         if arguments.secure:
             return not NOT_SECURE.search(name)
-        return not arguments.recorded or ("pool" not in name and "split" not in name)
+        return not arguments.recorded or not re.search(r"pool|split|in_front", name)
 
     return programs.judge_all("misuse", HERE, arguments, lambda path, name: program_judge(path, name, more), is_wanted)
 

@@ -7,8 +7,7 @@
 
 #include "unit/room.h"
 
-#include "slab/class.h"
-#include "slab/slab.h"
+#include "front/front.h"
 
 /* Of 32 bytes' distance from 256 to 1 KiB. */
 static bool has_blocks(unsigned c) { return c <= 16 || c > HAK_SMALL_CLASS_MAX || c % 2 == 0; }
@@ -44,8 +43,10 @@ static void classes_grow_and_waste_little(void **state) {
     for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
         size_t bytes = hak_classes[c].block_bytes, below = hak_classes[c - 1].block_bytes;
         assert_true(bytes > below && bytes % 16 == 0);
-        assert_true(bytes <= HAK_SMALL_BYTES_MAX ? bytes == below + 16 : (bytes - below) * 8 <= bytes);
-        if (c > 16 && has_blocks(c)) assert_true(hak_classes[c].step * 8u <= bytes); /* what a block may waste */
+        assert_true(bytes <= HAK_SMALL_BYTES_MAX ? bytes == below + 16 : (bytes - below) * 8 <= bytes + 8 * HAK_CLASS_PAD);
+        size_t pad = bytes > 4096 ? HAK_CLASS_PAD : 0;
+        if (c > 16 && has_blocks(c)) assert_true((hak_classes[c].step - pad) * 8 <= bytes); /* what a block may waste */
+        if (c > HAK_SMALL_CLASS_MAX) assert_int_equal(hak_classes[c].step, bytes - below);
         if (c <= HAK_SMALL_CLASS_MAX) assert_int_equal(bytes, 16 * c); /* the fast path counts on it */
     }
 }
@@ -62,6 +63,11 @@ static void a_slab_holds_what_its_row_says(void **state) {
         if (c > HAK_SMALL_CLASS_MAX) assert_int_equal(class->block_bytes % 128, 0); /* heap.h: hak_middle_block(), middle_at */
         assert_true(class->word_count * 64u >= class->capacity + class->surplus);
         assert_true((class->word_count - 1) * 64u < class->capacity + class->surplus);
+        /* the first block may begin further back, by less than itself and a page; but not that of a power of two, which is aligned */
+        assert_true(class->lead_lines * HAK_LINE + (size_t)class->capacity * class->block_bytes <= slab_bytes);
+        assert_true(class->lead_lines * HAK_LINE < class->block_bytes && class->lead_lines < 4096 / HAK_LINE);
+        bool is_power = (class->block_bytes & (class->block_bytes - 1)) == 0;
+        assert_true(c <= HAK_SMALL_CLASS_MAX || is_power ? class->lead_lines == 0 : class->lead_lines > 0);
         /* every index that the reciprocal can give has a bit; the surplus one is in no valid mask */
         assert_true((slab_bytes - 1) / class->block_bytes < class->word_count * 64u);
         unsigned valid = 0;
@@ -87,6 +93,8 @@ static void the_reciprocal_divides_every_offset_exactly(void **state) {
                 fail_msg("class of %llu bytes, offset %llu", (unsigned long long)bytes, (unsigned long long)offset);
             if (++rest == bytes) rest = 0, index++;
         }
+        for (uint64_t front = 1; front < bytes && front <= class->lead_lines * HAK_LINE; front++) /* no block starts in front of the first */
+            if (-front * class->reciprocal < class->reciprocal) fail_msg("class of %llu bytes, %llu in front", (unsigned long long)bytes, (unsigned long long)front);
     }
 }
 
@@ -103,13 +111,17 @@ static void a_coarse_class_holds_and_is_its_own(void **state) {
 
 static void a_size_rounded_to_an_alignment_has_an_aligned_class(void **state) {
     (void)state;
-    for (size_t align = 16; align <= HAK_SLAB_BLOCK_BYTES_MAX; align *= 2) {
-        for (size_t bytes = align; bytes <= HAK_SLAB_BLOCK_BYTES_MAX; bytes += align) {
+    for (size_t align = 32; align <= HAK_SLAB_BLOCK_BYTES_MAX; align *= 2) {
+        for (size_t asked = 1; asked <= HAK_SLAB_BLOCK_BYTES_MAX; asked++) {
+            size_t bytes = hak_front_aligned_bytes(align, asked);
+            REQUIRE(bytes >= asked && bytes <= HAK_SLAB_BLOCK_BYTES_MAX);
+            if (align <= HAK_LINE || bytes <= HAK_SMALL_BYTES_MAX) REQUIRE(bytes - asked < align);
             const struct hak_class *class = &hak_classes[hak_class_of(bytes)];
-            REQUIRE(class->block_bytes >= bytes && class->block_bytes % align == 0);
-            REQUIRE(hak_classes[class->coarse].block_bytes % align == 0);
+            REQUIRE(class->block_bytes >= bytes && hak_class_align(class) >= align);
+            REQUIRE(hak_class_align(&hak_classes[class->coarse]) >= align);
             const struct hak_class *pair = &hak_classes[hak_class_pair(hak_class_of(bytes))];
-            REQUIRE(pair->block_bytes % align == 0 && pair->block_bytes >= class->block_bytes && pair->coarse == class->coarse);
+            REQUIRE(hak_class_align(pair) >= align && pair->block_bytes >= class->block_bytes && pair->coarse == class->coarse);
+            REQUIRE(hak_size_align(bytes) >= align); /* no class of less serves it where memory is short, or before a page is opened */
         }
     }
 }

@@ -48,11 +48,12 @@ static void check(const char *block, size_t bytes, unsigned salt) {
 
 static void a_block_holds_what_was_asked_for(void **state) {
     (void)state;
-    const size_t sizes[] = { 32769, 65536, 65537, 100000, 4 * MIB - 1, 4 * MIB, 4 * MIB + 1, 30 * MIB };
+    size_t sizes[] = { 32769, 65536, 65537, 100000, 4 * MIB - 1, 4 * MIB, 4 * MIB + 1, 30 * MIB };
     size_t page = (size_t)1 << hak_region.page_shift;
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (size_t align = 16; align <= 16 * MIB; align *= 8) {
             bool zeroed;
+            if (align > HAK_LINE) sizes[i] = hak_round_up(sizes[i], page); /* as front/front.h does */
             char *block = hak_large_take(NULL, sizes[i], align, 0, &zeroed);
             struct hak_granule *record = record_of(block);
             assert_non_null(block);
@@ -60,6 +61,7 @@ static void a_block_holds_what_was_asked_for(void **state) {
             assert_ptr_equal(hak_load_relaxed(&record->owner), HAK_LARGE);
             assert_ptr_equal(record->start, block);
             assert_true(hak_large_usable(record) >= sizes[i] && hak_large_usable(record) < sizes[i] + page);
+            assert_int_equal((uintptr_t)(block + hak_large_usable(record)) % page, 0);
             assert_int_equal(hak_large_granules(record), (sizes[i] + HAK_GRANULE_BYTES - 1) / HAK_GRANULE_BYTES);
             for (size_t k = 1; k < hak_large_granules(record); k++)
                 assert_null(hak_load_relaxed(&hak_granule_at(hak_granule_of(block) + k)->owner));
@@ -70,6 +72,58 @@ static void a_block_holds_what_was_asked_for(void **state) {
             audit();
         }
     }
+}
+
+/* Within what its size leaves of its last page: no page more. Heads lie in as many sets of a cache as there are lines in that. */
+static void heads_lie_at_many_lines_of_their_pages(void **state) {
+    (void)state;
+    enum { COUNT = 64 };
+    size_t page = (size_t)1 << hak_region.page_shift;
+    const size_t sizes[] = { 9 * page - page + 1, 10 * page - page / 2, 17 * page - 64, 17 * page - 63, 10 * page };
+    for (unsigned k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        char *block[COUNT];
+        size_t left = hak_round_up(sizes[k], page) - sizes[k], most = left / HAK_LINE, distinct = 0;
+        bool seen[1024] = { false };
+        for (unsigned i = 0; i < COUNT; i++) {
+            block[i] = take(sizes[k]);
+            char *span = hak_granule_address(hak_granule_of(block[i]));
+            size_t lead = (size_t)(block[i] - span);
+            assert_true(lead % HAK_LINE == 0 && lead / HAK_LINE <= most);
+            assert_int_equal(hak_large_lead(hak_large_usable(record_of(block[i]))), lead);
+            assert_int_equal(lead + hak_large_usable(record_of(block[i])), hak_round_up(sizes[k], page));
+            distinct += !seen[lead / HAK_LINE];
+            seen[lead / HAK_LINE] = true;
+        }
+        assert_true(distinct == most + 1 || distinct >= COUNT / 2);
+        for (unsigned i = 0; i < COUNT; i++) give(block[i]);
+    }
+}
+
+/* Where a block lies in its first page is its own as long as it lives. */
+static void a_block_that_changes_its_size_begins_where_it_did(void **state) {
+    (void)state;
+    size_t page = (size_t)1 << hak_region.page_shift, bytes = 20 * MIB + 1;
+    char *first = take(1), *block = take(bytes); /* of the window's first granule it is 0 */
+    size_t lead = (size_t)(block - hak_granule_address(hak_granule_of(block)));
+    assert_true(lead > 0);
+    fill(block, bytes, 9);
+    for (size_t less = 9 * MIB; less > 9 * MIB - 2 * page; less -= 63) {
+        assert_true(hak_large_resize(record_of(block), less));
+        size_t usable = hak_large_usable(record_of(block));
+        assert_true(usable >= less && usable < less + page);
+        assert_int_equal(lead + usable, hak_round_up(lead + less, page));
+        assert_int_equal(hak_large_granules(record_of(block)), hak_round_up(lead + usable, HAK_GRANULE_BYTES) / HAK_GRANULE_BYTES);
+        audit();
+    }
+    char *moved = hak_large_move(record_of(block), bytes);
+    if (moved) {
+        assert_int_equal((size_t)(moved - hak_granule_address(hak_granule_of(moved))), lead);
+        block = moved;
+    }
+    check(block, 9 * MIB - 2 * page, 9);
+    give(block);
+    give(first);
+    audit();
 }
 
 static void what_was_used_is_not_called_zero(void **state) {
@@ -351,6 +405,8 @@ static void what_cannot_be_had_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_holds_what_was_asked_for),
+        cmocka_unit_test(heads_lie_at_many_lines_of_their_pages),
+        cmocka_unit_test(a_block_that_changes_its_size_begins_where_it_did),
         cmocka_unit_test(what_was_used_is_not_called_zero),
         cmocka_unit_test(clear_zeroes_only_what_is_dirty),
         cmocka_unit_test(clear_leaves_absent_what_was_never_touched),

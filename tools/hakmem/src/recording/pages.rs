@@ -125,6 +125,7 @@ fn are_apart(geometry: &Geometry) -> bool {
     let metas_bytes = u128::from(geometry.meta_bytes) << geometry.unit_shift;
     u64::from(geometry.chunk_slabs_offset) + 8 <= struct_bytes
         && geometry.slab_struct_bytes as usize >= HEADER_BYTES
+        && u64::from(geometry.row_head_bytes) <= LINE_BYTES
         && geometry.meta_bytes >= headers_bytes
         && geometry.structs_bytes >= struct_bytes << geometry.unit_shift
         && u128::from(geometry.unit_meta_bytes) >= u128::from(geometry.structs_bytes) + metas_bytes
@@ -139,6 +140,23 @@ struct Slab {
     remote_line: u16,
     returned: u64,
     returned_shift: u32,
+}
+
+/// Its bits as they stood, and where in it the first block begins.
+struct Row<'a> {
+    lead: u64,
+    words: &'a [u8], // the owner's, and the strangers' behind them
+}
+
+impl Slab {
+    /// By the head of its row, which begins with the first block's address; one that makes no sense is none.
+    fn lead(&self, head: &[u8], start: u64) -> u64 {
+        let first = head.get(..8).and_then(|bytes| bytes.try_into().ok()).map_or(start, u64::from_le_bytes);
+        let left = u64::from(self.class.slab_bytes)
+            - u64::from(self.class.capacity) * u64::from(self.class.block_bytes);
+        let lead = first.wrapping_sub(start);
+        if lead <= left { lead } else { 0 }
+    }
 }
 
 struct Slabs<'a> {
@@ -176,23 +194,24 @@ impl Slabs<'_> {
         if slabs.is_empty() {
             return None;
         }
+        let head_bytes = geometry.row_head_bytes as usize;
         let rows = slabs.iter().flat_map(|slab| {
             let line = |line: u16| meta.wrapping_add(u64::from(line) * LINE_BYTES);
             let bytes = slab.class.word_count as usize * 8;
-            [
-                (line(slab.owner_line).wrapping_add(u64::from(geometry.row_head_bytes)), bytes),
-                (line(slab.remote_line), bytes),
-            ]
+            [(line(slab.owner_line), head_bytes + bytes), (line(slab.remote_line), bytes)]
         });
         let rows = self.memory.read_pieces(&rows.collect::<Vec<_>>())?;
 
-        let resident = self.resident_pages(geometry.window_base.wrapping_add(chunk << 22));
+        let chunk_start = geometry.window_base.wrapping_add(chunk << 22);
+        let resident = self.resident_pages(chunk_start);
         let mut pages = vec![ABSENT; 1 << (22 - geometry.page_shift)];
         let mut rest = rows.as_slice();
         for slab in &slabs {
-            let (words, after) = rest.split_at(slab.class.word_count as usize * 16);
+            let (row, after) = rest.split_at(head_bytes + slab.class.word_count as usize * 16);
             rest = after;
-            self.slab_count(slab, words, resident.as_deref(), &mut pages, census);
+            let (head, words) = row.split_at(head_bytes);
+            let lead = slab.lead(head, chunk_start.wrapping_add(slab.granule << 16));
+            self.slab_count(slab, &Row { lead, words }, resident.as_deref(), &mut pages, census);
         }
         if (census.chunks.len() + 1) * pages.len() <= PAGES_KEPT_MAX {
             census.chunks.insert(chunk, pages);
@@ -237,11 +256,10 @@ impl Slabs<'_> {
         Some(entries.chunks_exact(8).map(|entry| entry[7] & 0x80 != 0).collect())
     }
 
-    /// `words`: the owner's row, and the strangers' behind it.
     fn slab_count(
         &self,
         slab: &Slab,
-        words: &[u8],
+        row: &Row,
         resident: Option<&[bool]>,
         pages: &mut [u32],
         census: &mut Census,
@@ -250,7 +268,8 @@ impl Slabs<'_> {
         let (granule, class) = (slab.granule, &slab.class);
         let (returned, returned_shift) = (slab.returned, slab.returned_shift);
         let count = &mut census.classes[slab.class_index];
-        let words = words.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
+        let words =
+            row.words.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
         let words: Vec<u64> = words.collect();
         let (owner, remote) = words.split_at(class.word_count as usize);
 
@@ -266,7 +285,8 @@ impl Slabs<'_> {
                 continue;
             }
             count.live_count += 1;
-            let (mut from, end) = (u64::from(block) * block_bytes, (u64::from(block) + 1) * block_bytes);
+            let mut from = row.lead + u64::from(block) * block_bytes;
+            let end = from + block_bytes;
             while from < end {
                 let page = from >> geometry.page_shift;
                 let until = end.min((page + 1) * page_bytes);
@@ -297,5 +317,33 @@ impl Slabs<'_> {
             }
         }
         Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slab_begins_where_its_row_says_if_its_blocks_fit_then() {
+        let class = ClassRow { reciprocal: 0, block_bytes: 4736, capacity: 221, word_count: 4, slab_bytes: 1 << 20 };
+        let slab = Slab {
+            granule: 0,
+            class_index: 1,
+            class,
+            owner_line: 0,
+            remote_line: 0,
+            returned: 0,
+            returned_shift: 14,
+        };
+        let start = 0x7000_0010_0000_u64;
+        let lead = |first: u64| slab.lead(&first.to_le_bytes(), start);
+        let left = (1 << 20) - 221 * 4736;
+        assert_eq!(lead(start), 0);
+        assert_eq!(lead(start + 1472), 1472);
+        assert_eq!(lead(start + left), left);
+        assert_eq!(lead(start + left + 1), 0);
+        assert_eq!(lead(start - 64), 0);
+        assert_eq!(slab.lead(&[], start), 0);
     }
 }
