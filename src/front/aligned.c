@@ -3,7 +3,8 @@
  * A block of up to 1 KiB is aligned to what divides both its slab's start (64 KiB) and its class's size; a size rounded up to
  * a multiple of the alignment has such a class, and such a coarser class (test/unit/class.c). So an aligned block costs its rounded
  * size and no more. Above 1 KiB that holds to a line of 64 bytes, for slabs' blocks begin at any (slab/class.h); for more it is the
- * next power of two, of which only those pages become resident that are touched, and above 32 KiB whole pages.
+ * next power of two, from 4 KiB on of a class of its own, of which only those pages become resident that are touched; above 32 KiB whole
+ * pages.
  */
 #include "front/front.h"
 
@@ -31,6 +32,7 @@ static HAK_NOINLINE void *aligned_further(size_t align, size_t bytes, const void
     if (HAK_UNLIKELY(hak_heap_is_none(hak_self))) hak_start(); /* which says whether the level is on */
     size_t rounded = hak_front_aligned_bytes(align, (bytes ? bytes : 1) + hak_secure_word_bytes());
     if (HAK_UNLIKELY(hak_secure_is_on()) && rounded <= HAK_SLAB_BLOCK_BYTES_MAX) return secure_aligned(rounded, bytes, address, stack);
+    if (hak_front_has_power(align, rounded)) return hak_front_power(rounded, address, stack);
     if (rounded <= HAK_SLAB_BLOCK_BYTES_MAX) return hak_malloc_from(rounded, address, stack);
     bool zeroed;
     /* a large block may start at a granule: sizes need not be rounded */
@@ -43,6 +45,7 @@ void *hak_front_aligned(size_t align, size_t bytes) {
     size_t rounded = hak_front_aligned_bytes(align, bytes);
     bool is_usual = bytes - 1 < HAK_SLAB_BLOCK_BYTES_MAX && rounded - 1 < HAK_SLAB_BLOCK_BYTES_MAX && HAK_LIKELY(hak_load_relaxed(&hak_secure.is_off) != 0);
     if (HAK_UNLIKELY(!is_usual)) return aligned_further(align, bytes, HAK_FRONT_CALLER());
+    if (hak_front_has_power(align, rounded)) return hak_front_power(rounded, HAK_FRONT_CALLER());
     return hak_malloc_inline(rounded, NULL);
 }
 

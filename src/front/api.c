@@ -113,8 +113,9 @@ static void fill_memory(struct hak_stats *stats) {
 
 static void fill_classes(struct hak_stats *stats, const struct hak_census *census) {
     stats->live_bytes = stats->large_bytes;
-    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
-        struct hak_class_stats *row = &stats->class_stats[c - 1];
+    for (unsigned i = 1; i < HAK_CLASS_COUNT; i++) {
+        unsigned c = hak_class_by_size(i);
+        struct hak_class_stats *row = &stats->class_stats[i - 1];
         uint64_t live = positive((int64_t)census->live[c]);
         row->block_bytes = hak_classes[c].block_bytes;
         row->slab_count = (uint32_t)census->slabs[c];

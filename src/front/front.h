@@ -16,6 +16,10 @@ HAK_INLINE size_t hak_front_aligned_bytes(size_t align, size_t bytes) {
     size_t rounded = (bytes - 1 + align) & -align;
     return align > HAK_LINE && rounded > HAK_SMALL_BYTES_MAX ? (size_t)2 << hak_word_last(rounded - 1) : rounded;
 }
+/* That many bytes, from the class that is aligned so; not under the secure level, whose blocks are found by hak_secure_take(). */
+HAK_INLINE bool hak_front_has_power(size_t align, size_t rounded) { return align > HAK_LINE && hak_class_has_power(rounded); }
+/* A block of a power of two (hak_class_has_power()), aligned to it; front/malloc.c. */
+void *hak_front_power(size_t bytes, const void *address, uintptr_t stack);
 
 /* --- start.c --- */
 

@@ -54,10 +54,11 @@ static HAK_COLD void *secure_take(struct hak_heap *heap, struct hak_heap *home, 
     return block;
 }
 
-static void *small_take(struct hak_heap *heap, struct hak_heap *home, size_t bytes, struct asker asker) {
+static void *small_take(struct hak_heap *heap, struct hak_heap *home, size_t bytes, size_t align, struct asker asker) {
     if (bytes == 0) bytes = 1;
     if (HAK_UNLIKELY(hak_secure_is_on())) return secure_take(heap, home, bytes, asker);
     size_t class_index = bytes <= HAK_SMALL_BYTES_MAX ? hak_class_small(bytes) : hak_heap_middle_class(heap, bytes);
+    if (HAK_UNLIKELY(hak_front_has_power(align, bytes))) class_index = hak_class_power(bytes);
     if (hak_class_is_middle((unsigned)class_index)) {
         struct hak_middle *middle = hak_middle_of(heap, class_index);
         unsigned count = hak_middle_count(middle);
@@ -135,7 +136,7 @@ static void *block_take_at(struct hak_family *family, struct hak_heap *home, siz
     *zeroed = false;
     if (bytes > HAK_SLAB_BLOCK_BYTES_MAX - hak_secure_word_bytes()) return large_take(family, home, bytes, align, asker, zeroed);
     struct hak_heap *heap = hak_family_find(family, home);
-    return HAK_LIKELY(heap != NULL) ? small_take(heap, home, bytes, asker) : hak_shortage_end();
+    return HAK_LIKELY(heap != NULL) ? small_take(heap, home, bytes, align, asker) : hak_shortage_end();
 }
 
 /* Of a thread whose heap died, or that can have none: it has one, and an instance, for as long as this takes. */

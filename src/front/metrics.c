@@ -54,28 +54,29 @@ struct row {
 
 static void by_class(struct hak_text *text, const struct row *rows, size_t offset, const char *name, const char *help) {
     head(text, name, "gauge", help);
-    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
-        if (!rows[c].slabs) continue;
-        uint64_t number = *(const uint64_t *)(const void *)((const char *)&rows[c] + offset);
-        hak_text_format(text, "hakmem_%s{class_bytes=\"%u\"} %lu\n", name, hak_classes[c].block_bytes, number);
+    for (unsigned i = 1; i < HAK_CLASS_COUNT; i++) {
+        if (!rows[i].slabs) continue;
+        uint64_t number = *(const uint64_t *)(const void *)((const char *)&rows[i] + offset);
+        hak_text_format(text, "hakmem_%s{class_bytes=\"%u\"} %lu\n", name, hak_classes[hak_class_by_size(i)].block_bytes, number);
     }
 }
 
 static HAK_NOINLINE void rows_fill(struct row rows[HAK_CLASS_COUNT], const struct hak_stats *stats) {
     struct hak_census_pages pages;
     hak_census_pages(&pages);
-    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
-        const struct hak_class_stats *class = &stats->class_stats[c - 1];
-        rows[c] = (struct row){ class->slab_count, class->live_count, pages.resident_bytes[c], pages.sparse_bytes[c] };
+    for (unsigned i = 1; i < HAK_CLASS_COUNT; i++) {
+        unsigned c = hak_class_by_size(i);
+        const struct hak_class_stats *class = &stats->class_stats[i - 1];
+        rows[i] = (struct row){ class->slab_count, class->live_count, pages.resident_bytes[c], pages.sparse_bytes[c] };
     }
 }
 
 static HAK_NOINLINE void classes(struct hak_text *text, const struct hak_stats *stats) {
     struct row rows[HAK_CLASS_COUNT], all = { 0, 0, 0, 0 };
     rows_fill(rows, stats);
-    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
-        all.resident_bytes += rows[c].resident_bytes;
-        all.sparse_bytes += rows[c].sparse_bytes;
+    for (unsigned i = 1; i < HAK_CLASS_COUNT; i++) {
+        all.resident_bytes += rows[i].resident_bytes;
+        all.sparse_bytes += rows[i].sparse_bytes;
     }
     gauge(text, "small_live_bytes", "Blocks of up to 32 KiB that the program holds", stats->live_bytes - stats->large_bytes);
     gauge(text, "slab_resident_bytes", "Resident memory of slabs", all.resident_bytes);

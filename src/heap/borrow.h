@@ -22,6 +22,7 @@ HAK_INLINE int32_t hak_borrow_asks(const struct hak_shelf *shelf) { return (int3
 
 /* The class or pool that the size has, where shelf `index` serves it. */
 HAK_INLINE unsigned hak_borrow_exact(size_t bytes, unsigned index) {
+    if (HAK_UNLIKELY(hak_class_is_power(index))) return index;
     unsigned exact = bytes ? hak_class_of(bytes) : 1;
     return index < HAK_CLASS_COUNT ? exact : hak_pool_of(exact);
 }

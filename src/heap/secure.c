@@ -60,6 +60,7 @@ static HAK_NOINLINE void *take_alone(char *block, size_t bytes) {
 
 void *hak_secure_take(struct hak_heap *instance, size_t total, size_t bytes) {
     size_t class_index = total <= HAK_SMALL_BYTES_MAX ? hak_class_small(total) : hak_heap_middle_class(instance, total);
+    if (HAK_UNLIKELY(hak_class_has_power(total))) class_index = hak_class_power(total); /* an aligned block's: all is of one size there */
     size_t block_bytes = hak_classes[class_index].block_bytes;
     struct hak_bin *bin = hak_bin_at(instance, class_index);
     if (bin->word == 0) {

@@ -275,10 +275,10 @@ static HAK_COLD void *take_there(struct hak_heap *heap, unsigned c, unsigned *in
 /* Of a coarser class, whatever it has: less than twice what the size's own class has, which hak_check_size() lets pass. Aligned as in
  * hak_borrow_before(). */
 static HAK_COLD void *take_coarser(size_t bytes, struct hak_heap *heap, unsigned *index, enum hak_turn *turn) {
-    uint32_t align = hak_size_align(bytes), too_much = hak_classes[*index].block_bytes * 2;
+    uint32_t align = hak_size_align(bytes, &hak_classes[*index]), too_much = hak_classes[*index].block_bytes * 2;
     void *block = NULL;
     hak_middle_flush(heap);
-    for (unsigned c = hak_class_plain(*index) + 1; !block && c < HAK_CLASS_COUNT && hak_classes[c].block_bytes < too_much; c++)
+    for (unsigned c = hak_class_plain(*index) + 1; !block && c < HAK_SIZE_CLASS_COUNT && hak_classes[c].block_bytes < too_much; c++)
         if (hak_class_align(&hak_classes[c]) >= align) block = take_there(heap, c, index, turn);
     return block;
 }

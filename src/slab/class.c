@@ -4,7 +4,7 @@
 /* 64 KiB for blocks up to 256 bytes, 256 KiB to 4 KiB, 1 MiB above: 32 to 4,096 blocks. Slabs of few blocks spend
  * more on their births, events and ends than on their blocks (docs/experiments.md). Where address space is short,
  * 64 KiB up to 2 KiB and 256 KiB above: with 64 MiB in all, the large ones leave no room for thread stacks. */
-#define SHIFT_WIDE(bytes)    ((bytes) <= 256 ? 16 : (bytes) <= 4096 ? 18 : 20)
+#define SHIFT_WIDE(bytes)    ((bytes) <= 256 ? 16 : (bytes) <= 4096 + HAK_CLASS_PAD ? 18 : 20)
 #define SHIFT_COMPACT(bytes) ((bytes) <= 2048 ? 16 : 18)
 #define CAPACITY(bytes)   ((1 << SHIFT(bytes)) / (bytes))
 #define SURPLUS(bytes)    ((1 << SHIFT(bytes)) % (bytes) != 0)
@@ -28,12 +28,14 @@
 #define SMALL4(c)  SMALL(c), SMALL((c) + 1), SMALL((c) + 2), SMALL((c) + 3)
 #define SMALL16(c) SMALL4(c), SMALL4((c) + 4), SMALL4((c) + 8), SMALL4((c) + 12)
 #define FIRST(d)   (HAK_SMALL_CLASS_MAX + 1 + 8 * (d))
-#define PAD(d, k)   ((d) >= 2 && (k) != 7 ? HAK_CLASS_PAD : 0)
+#define PAD(d, k)   ((128 << (d)) * (9 + (k)) > HAK_CLASS_PADDED_FROM ? HAK_CLASS_PAD : 0)
 #define BYTES(d, k) ((128 << (d)) * (9 + (k)) + PAD(d, k))
-#define MID(d, k)   [FIRST(d) + (k)] = ROW(BYTES(d, k), FIRST(d) + ((k) | 3), (128 << (d)) + PAD(d, k) - PAD(d, (k) ? (k) - 1 : 7))
+#define MID(d, k)   [FIRST(d) + (k)] = ROW(BYTES(d, k), FIRST(d) + ((k) | 3), (128 << (d)) + PAD(d, k) - PAD(d, (k) - 1))
 #define MID8(d)    MID(d, 0), MID(d, 1), MID(d, 2), MID(d, 3), MID(d, 4), MID(d, 5), MID(d, 6), MID(d, 7)
 
-#define ALL    SMALL16(1), SMALL16(17), SMALL16(33), SMALL16(49), MID8(0), MID8(1), MID8(2), MID8(3), MID8(4)
+#define POWER(n) [HAK_SIZE_CLASS_COUNT + (n)] = ROW(1 << (HAK_POWER_SHIFT + (n)), HAK_SIZE_CLASS_COUNT + (n), 1 << (HAK_POWER_SHIFT + (n)))
+
+#define ALL    SMALL16(1), SMALL16(17), SMALL16(33), SMALL16(49), MID8(0), MID8(1), MID8(2), MID8(3), MID8(4), POWER(0), POWER(1), POWER(2), POWER(3)
 
 #define SHIFT SHIFT_WIDE
 static const struct hak_class wide[HAK_SHELF_COUNT] = { ALL };
@@ -49,9 +51,11 @@ void hak_classes_compact(void) { hak_classes = compact; }
 #define FIT(w, bytes) ((w) / (bytes) > 64 ? 64 : (w) / (bytes) < LEAST(bytes) ? LEAST(bytes) : (w) / (bytes))
 #undef SMALL
 #undef MID
+#undef POWER
 #define SHARE(bytes) { FIT(HAK_WORD_BYTES, bytes), FIT(HAK_FEW_BYTES, bytes) }
 #define SMALL(c)     [c] = SHARE((c) * 16), [HAK_CLASS_COUNT - 1 + (c)] = SHARE((c) * 16)
 #define MID(d, k)    [FIRST(d) + (k)] = SHARE(BYTES(d, k))
+#define POWER(n)     [HAK_SIZE_CLASS_COUNT + (n)] = SHARE(1 << (HAK_POWER_SHIFT + (n)))
 
 struct hak_share hak_shares[HAK_SHELF_COUNT] = { ALL };
 

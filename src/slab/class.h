@@ -1,12 +1,13 @@
-/* class.h - the size classes: 16 bytes apart to 256, 32 to 1 KiB, then eight to a doubling up to 32 KiB, of which a heap may use every second; those
- * above 4 KiB are a little larger than that, so that equal blocks do not all lie in the same sets of a cache (docs/decisions/0013).
+/* class.h - the size classes: 16 bytes apart to 256, 32 to 1 KiB, then eight to a doubling up to 32 KiB, of which a heap may use every second.
+ * From 4 KiB on they are 128 bytes larger than that, so that equal blocks do not all lie in the same sets of a cache (docs/decisions/0013), and
+ * blocks of a power of two that are to be aligned to it have classes of their own.
  *
  * Class c up to 64 is 16 * c bytes, so that a class's bytes are its own bin's offset and multiplier (front/fast.h); class 0 has
  * no blocks and its bin is always empty; odd classes above 16 serve no size. A small class may be split by lifetime
  * (heap/pool.h): the slabs of its long-lived blocks have a class index of their own, a pool's, behind the classes; their
  * geometry is the same.
- * Source:    the spacing bounds the waste inside blocks to an eighth, above 4 KiB and 128 bytes: 15 bytes up to 256, 31 up to 1 KiB (glibc's chunks waste 8 to 23).
- *            Where a coarser class or a pair serves it is more. docs/decisions/0004.
+ * Source:    the spacing bounds the waste inside blocks to an eighth, from 4 KiB on and 128 bytes: 15 bytes up to 256, 31 up to 1 KiB (glibc's
+ *            chunks waste 8 to 23). Where a coarser class or a pair serves it is more. docs/decisions/0004.
  * Measured:  16 apart to 1 KiB: peaks of small mixes 1.05 to 1.2, random mixed with 4,096 slots 0.97 of the time; 64 apart from 512 on 1.05.
  */
 #ifndef HAK_SLAB_CLASS_H
@@ -17,11 +18,14 @@
 
 enum {
     HAK_SMALL_BYTES_MAX = 1024,
-    HAK_SLAB_BLOCK_BYTES_MAX = 32768, /* above: large blocks, memory/large.h */
+    HAK_CLASS_PAD = 128, /* so much more than an eighth of a doubling are classes from 4 KiB on */
+    HAK_CLASS_PADDED_FROM = 3584, /* above */
+    HAK_SLAB_BLOCK_BYTES_MAX = 32768 + HAK_CLASS_PAD, /* above: large blocks, memory/large.h */
     HAK_SMALL_CLASS_MAX = HAK_SMALL_BYTES_MAX / 16,
-    HAK_CLASS_PAD = 128, /* that much larger are classes above 4 KiB that are no power of two */
     HAK_NARROW_CLASS_MAX = 256 / 16, /* of 16 bytes' distance; above, to 1 KiB, 32: only even classes serve sizes */
-    HAK_CLASS_COUNT = HAK_SMALL_CLASS_MAX + 1 + 40,
+    HAK_SIZE_CLASS_COUNT = HAK_SMALL_CLASS_MAX + 1 + 40, /* of sizes; behind them those of a power of two that only aligned blocks have: */
+    HAK_POWER_SHIFT = 12, /* of the first */
+    HAK_CLASS_COUNT = HAK_SIZE_CLASS_COUNT + 4,
     HAK_SHELF_COUNT = HAK_CLASS_COUNT + HAK_SMALL_CLASS_MAX, /* classes, then the pools of the small ones */
 };
 
@@ -73,27 +77,42 @@ HAK_INLINE unsigned hak_class_small(size_t bytes) {
     return class_index + (class_index & (class_index > HAK_NARROW_CLASS_MAX));
 }
 
+/* The class of blocks of a power of two, 4 to 32 KiB, that are aligned to their size: front/aligned.c. */
+HAK_INLINE unsigned hak_class_power(size_t bytes) { return HAK_SIZE_CLASS_COUNT + (unsigned)__builtin_ctzll(bytes) - HAK_POWER_SHIFT; }
+HAK_INLINE bool hak_class_is_power(unsigned shelf_index) { return shelf_index - HAK_SIZE_CLASS_COUNT < HAK_CLASS_COUNT - HAK_SIZE_CLASS_COUNT; }
+
+/* The i-th class by its blocks' size, from 1 on: each of those lies in front of the eighth class of its doubling. */
+HAK_INLINE unsigned hak_class_by_size(unsigned i) {
+    enum { FIRST = HAK_SMALL_CLASS_MAX + 16, EACH = 9 };
+    if (i < FIRST) return i;
+    unsigned further = i - FIRST;
+    return further % EACH == 0 ? (unsigned)HAK_SIZE_CLASS_COUNT + further / EACH : i - 1 - further / EACH;
+}
+/* There is one for blocks of so many bytes. */
+HAK_INLINE bool hak_class_has_power(size_t bytes) { return bytes >> HAK_POWER_SHIFT != 0 && bytes <= HAK_SLAB_BLOCK_BYTES_MAX && (bytes & (bytes - 1)) == 0; }
+
 /* Of all its blocks: what divides their size and where the first begins. */
 HAK_INLINE uint32_t hak_class_align(const struct hak_class *class) {
     return class->lead_lines ? (uint32_t)HAK_LINE : class->block_bytes & -class->block_bytes;
 }
-/* What a caller who asked for so many bytes may count on, for aligned blocks are asked for by the size: front/aligned.c. */
-HAK_INLINE uint32_t hak_size_align(size_t bytes) {
-    uint32_t align = (uint32_t)(bytes & -bytes);
-    return bytes > HAK_SMALL_BYTES_MAX && align != bytes && align > HAK_LINE ? (uint32_t)HAK_LINE : align;
+/* What a caller who asked for so many bytes, and is served by the class, may count on, for aligned blocks are asked for by the size. */
+HAK_INLINE uint32_t hak_size_align(size_t bytes, const struct hak_class *class) {
+    uint32_t align = (uint32_t)(bytes & -bytes), most = hak_class_align(class);
+    return align < most ? align : most;
 }
 
-/* The class of a size from 1 to HAK_SLAB_BLOCK_BYTES_MAX. */
+/* The class of a size from 1 to HAK_SLAB_BLOCK_BYTES_MAX; none of an alignment's. */
 HAK_INLINE unsigned hak_class_of(size_t bytes) {
     if (bytes <= HAK_SMALL_BYTES_MAX) return hak_class_small(bytes);
-    unsigned exponent = (unsigned)__builtin_clzll(bytes - 1) ^ 63; /* 10 to 14; gcc knows no 63 - bsr ^ 63 */
-    size_t padded = bytes - 1 - (exponent >= 12 ? HAK_CLASS_PAD : 0), least = (size_t)1 << exponent;
-    return HAK_SMALL_CLASS_MAX + 1 + 8 * (exponent - 10) + (unsigned)((padded > least ? padded : least) >> (exponent - 3)) - 8;
+    size_t less = bytes - 1 - HAK_CLASS_PAD, last = bytes - 1;
+    if (last >= HAK_CLASS_PADDED_FROM) last = less > HAK_CLASS_PADDED_FROM ? less : HAK_CLASS_PADDED_FROM;
+    unsigned exponent = (unsigned)__builtin_clzll(last) ^ 63; /* 10 to 14; gcc knows no 63 - bsr ^ 63 */
+    return HAK_SMALL_CLASS_MAX + 1 + 8 * (exponent - 10) + (unsigned)(last >> (exponent - 3)) - 8;
 }
 
 /* The class that serves a class above 1 KiB: its own, or the next of those of `lent`, bits from the first class above 1 KiB on. No branch:
  * sizes come in any order. In a heap that holds little, every second class above 4 KiB is lent: four to a doubling. */
-#define HAK_CLASSES_LENT (~UINT64_C(0xffff))
+#define HAK_CLASSES_LENT (UINT64_C(0xffffff) << 16)
 HAK_INLINE size_t hak_class_serving(unsigned middle_class, uint64_t lent) {
     enum { FIRST = HAK_SMALL_CLASS_MAX + 1 };
     size_t middle = middle_class - FIRST;

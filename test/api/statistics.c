@@ -38,7 +38,7 @@ static void classes_ascend_and_add_up(void)
         live_bytes += one->live_count * one->block_bytes;
     }
     EXPECT(before.class_stats[0].block_bytes == 16);
-    EXPECT(before.class_stats[before.class_count - 1].block_bytes == 32768);
+    EXPECT(before.class_stats[before.class_count - 1].block_bytes == 32896);
     EXPECT_SAY(live_bytes == before.live_bytes, "%llu and %llu", (unsigned long long)live_bytes, (unsigned long long)before.live_bytes);
     EXPECT(before.committed_bytes <= before.reserved_bytes);
     EXPECT(before.resident_bytes > 0);

@@ -12,7 +12,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 
-enum { MOST = 400000, LARGE = 32768 };
+enum { MOST = 400000, LARGE = 32896 };
 struct mine {
     char *ptr;
     size_t bytes;

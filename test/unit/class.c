@@ -17,7 +17,7 @@ static void every_size_gets_the_smallest_class_that_holds_it(void **state) {
     assert_int_equal(hak_class_small(0), 0);
     for (size_t bytes = 1; bytes <= HAK_SLAB_BLOCK_BYTES_MAX; bytes++) {
         unsigned class = hak_class_of(bytes), best = 0;
-        for (unsigned c = 1; c < HAK_CLASS_COUNT && !best; c++)
+        for (unsigned c = 1; c < HAK_SIZE_CLASS_COUNT && !best; c++)
             if (has_blocks(c) && hak_classes[c].block_bytes >= bytes) best = c;
         REQUIRE(class == best);
     }
@@ -39,15 +39,31 @@ static void a_step_tells_a_small_class_s_own_sizes(void **state) {
 static void classes_grow_and_waste_little(void **state) {
     (void)state;
     assert_int_equal(hak_classes[0].block_bytes, 0);
-    assert_int_equal(hak_classes[HAK_CLASS_COUNT - 1].block_bytes, HAK_SLAB_BLOCK_BYTES_MAX);
-    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
+    assert_int_equal(hak_classes[HAK_SIZE_CLASS_COUNT - 1].block_bytes, HAK_SLAB_BLOCK_BYTES_MAX);
+    for (unsigned c = 1; c < HAK_SIZE_CLASS_COUNT; c++) {
         size_t bytes = hak_classes[c].block_bytes, below = hak_classes[c - 1].block_bytes;
         assert_true(bytes > below && bytes % 16 == 0);
         assert_true(bytes <= HAK_SMALL_BYTES_MAX ? bytes == below + 16 : (bytes - below) * 8 <= bytes + 8 * HAK_CLASS_PAD);
-        size_t pad = bytes > 4096 ? HAK_CLASS_PAD : 0;
+        size_t pad = bytes > HAK_CLASS_PADDED_FROM ? HAK_CLASS_PAD : 0;
         if (c > 16 && has_blocks(c)) assert_true((hak_classes[c].step - pad) * 8 <= bytes); /* what a block may waste */
         if (c > HAK_SMALL_CLASS_MAX) assert_int_equal(hak_classes[c].step, bytes - below);
         if (c <= HAK_SMALL_CLASS_MAX) assert_int_equal(bytes, 16 * c); /* the fast path counts on it */
+    }
+}
+
+static void by_size_they_ascend(void **state) {
+    (void)state;
+    bool seen[HAK_CLASS_COUNT] = { false };
+    for (unsigned i = 1; i < HAK_CLASS_COUNT; i++) {
+        unsigned c = hak_class_by_size(i);
+        assert_true(c > 0 && c < HAK_CLASS_COUNT && !seen[c]);
+        seen[c] = true;
+        if (i > 1) assert_true(hak_classes[c].block_bytes > hak_classes[hak_class_by_size(i - 1)].block_bytes);
+    }
+    for (size_t bytes = 1; bytes < 2 * HAK_SLAB_BLOCK_BYTES_MAX; bytes++) {
+        bool is_power = (bytes & (bytes - 1)) == 0 && bytes >= 4096 && bytes <= 32768;
+        REQUIRE(hak_class_has_power(bytes) == is_power);
+        if (is_power) REQUIRE(hak_classes[hak_class_power(bytes)].block_bytes == bytes && hak_class_align(&hak_classes[hak_class_power(bytes)]) == bytes);
     }
 }
 
@@ -105,7 +121,8 @@ static void a_coarse_class_holds_and_is_its_own(void **state) {
         assert_true(coarse->block_bytes >= hak_classes[c].block_bytes);
         assert_int_equal(coarse->coarse, hak_classes[c].coarse); /* no second step */
         if (c > HAK_SMALL_CLASS_MAX) assert_true(hak_classes[hak_classes[c].coarse].block_bytes * 3 <= hak_classes[c].block_bytes * 4);
-        if (c > 1) assert_true(hak_classes[c].coarse >= hak_classes[c - 1].coarse);
+        if (c > 1 && !hak_class_is_power(c)) assert_true(hak_classes[c].coarse >= hak_classes[c - 1].coarse);
+        if (hak_class_is_power(c)) assert_true(hak_classes[c].coarse == c && hak_class_pair(c) == c && !hak_class_is_pair(c));
     }
 }
 
@@ -114,14 +131,16 @@ static void a_size_rounded_to_an_alignment_has_an_aligned_class(void **state) {
     for (size_t align = 32; align <= HAK_SLAB_BLOCK_BYTES_MAX; align *= 2) {
         for (size_t asked = 1; asked <= HAK_SLAB_BLOCK_BYTES_MAX; asked++) {
             size_t bytes = hak_front_aligned_bytes(align, asked);
-            REQUIRE(bytes >= asked && bytes <= HAK_SLAB_BLOCK_BYTES_MAX);
+            REQUIRE(bytes >= asked);
+            if (bytes > HAK_SLAB_BLOCK_BYTES_MAX) continue; /* a large one's */
             if (align <= HAK_LINE || bytes <= HAK_SMALL_BYTES_MAX) REQUIRE(bytes - asked < align);
-            const struct hak_class *class = &hak_classes[hak_class_of(bytes)];
+            unsigned c = hak_front_has_power(align, bytes) ? hak_class_power(bytes) : hak_class_of(bytes);
+            const struct hak_class *class = &hak_classes[c];
             REQUIRE(class->block_bytes >= bytes && hak_class_align(class) >= align);
             REQUIRE(hak_class_align(&hak_classes[class->coarse]) >= align);
-            const struct hak_class *pair = &hak_classes[hak_class_pair(hak_class_of(bytes))];
+            const struct hak_class *pair = &hak_classes[hak_class_pair(c)];
             REQUIRE(hak_class_align(pair) >= align && pair->block_bytes >= class->block_bytes && pair->coarse == class->coarse);
-            REQUIRE(hak_size_align(bytes) >= align); /* no class of less serves it where memory is short, or before a page is opened */
+            REQUIRE(hak_size_align(bytes, class) >= align); /* no class of less serves it where memory is short, or before a page is opened */
         }
     }
 }
@@ -159,6 +178,7 @@ int main(void) {
         cmocka_unit_test(every_size_gets_the_smallest_class_that_holds_it),
         cmocka_unit_test(a_step_tells_a_small_class_s_own_sizes),
         cmocka_unit_test(classes_grow_and_waste_little),
+        cmocka_unit_test(by_size_they_ascend),
         cmocka_unit_test(a_slab_holds_what_its_row_says),
         cmocka_unit_test(the_reciprocal_divides_every_offset_exactly),
         cmocka_unit_test(a_coarse_class_holds_and_is_its_own),

@@ -147,7 +147,7 @@ static void where_heaps_are_many_a_class_that_grows_has_its_slab_for_good(void *
 /* Four to a doubling hold less in pages that nobody uses, where there is little of each; eight where there is much. */
 static void above_4_kib_every_second_class_is_served_by_the_next_until_it_grows(void **state) {
     (void)state;
-    for (unsigned c = HAK_SMALL_CLASS_MAX + 1; c < HAK_CLASS_COUNT; c++) {
+    for (unsigned c = HAK_SMALL_CLASS_MAX + 1; c < HAK_SIZE_CLASS_COUNT; c++) {
         struct hak_heap *heap = heap_make();
         unsigned bytes = hak_classes[c].block_bytes, pair = hak_class_pair(c), count = 0;
         heap->shelf[c].rare = heap->shelf[pair].rare = 0;
@@ -435,12 +435,13 @@ static void a_slab_that_was_gone_through_makes_way_for_one_with_more(void **stat
 static void a_partly_free_slab_comes_before_a_new_page(void **state) {
     (void)state;
     struct hak_heap *heap = heap_make();
-    unsigned c = hak_class_of(4096), capacity = hak_classes[c].capacity, count = take_many(heap, c, capacity + capacity / 4);
+    unsigned c = hak_class_of(4000), capacity = hak_classes[c].capacity, count = take_many(heap, c, capacity + capacity / 4);
     struct hak_slab *first = slab_of(blocks[0]), *second = slab_of(blocks[count - 1]);
     assert_ptr_not_equal(first, second);
     for (unsigned i = 0; i < capacity / 2; i++) block_give(heap, blocks[i]);
     assert_int_equal(first->place, HAK_SLAB_PARTIAL);
     assert_int_equal(second->place, HAK_SLAB_CURRENT);
+    second->frontier = (uint16_t)hak_row_out(hak_slab_row(second)); /* as in pages that nobody used */
     uint64_t opened = heap->opened_bytes, partial = counted(heap, HAK_C_visit_partial);
     for (unsigned i = 0; i < capacity / 2; i++) blocks[i] = block_take(heap, c);
     assert_int_equal(heap->opened_bytes, opened);
@@ -483,10 +484,11 @@ static void a_claimed_slab_is_passed_by_and_not_lost(void **state) {
     while (hak_bin_at(heap, c)->word) block_take(heap, c);
     struct hak_slab *slab = slab_of(blocks[0]);
     assert_true(hak_slab_claim(slab)); /* as a thread that returns its pages */
+    uint64_t claimed = counted(heap, HAK_C_visit_claimed); /* a heap's life may not be its first */
     void *block = block_take(heap, c);
     assert_ptr_not_equal(slab_of(block), slab);
     assert_int_equal(slab->place, HAK_SLAB_PARTIAL);
-    assert_int_equal(counted(heap, HAK_C_visit_claimed), 1);
+    assert_int_equal(counted(heap, HAK_C_visit_claimed), claimed + 1);
     hak_slab_unclaim(slab);
     bool seen = false;
     for (unsigned i = 0; i < 2 * capacity; i++) seen |= slab_of(block_take(heap, c)) == slab;
