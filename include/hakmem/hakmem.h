@@ -82,7 +82,7 @@ HAKMEM_API size_t hak_expand(void *ptr, size_t size);
 /* What may be used of a block (malloc_usable_size; 0 for NULL), and the size to ask for in the place of `size`: a block of hak_good_size(size)
  * bytes takes no more memory than one of `size`, and all of them are its. It may have more: one of a size that is rare in its thread, or for
  * which a page more would be needed just now, or that is watched. A block of `size` itself has as many up to 32 KiB; a larger one begins at
- * some line of its first page, and has what is left. */
+ * some multiple of 128 bytes in its first page, and has what is left. */
 HAKMEM_API size_t hak_usable_size(const void *ptr);
 HAKMEM_API size_t hak_good_size(size_t size);
 

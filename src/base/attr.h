@@ -19,6 +19,10 @@
 #define HAK_EXPORT      __attribute__((visibility("default"), used))
 #define HAK_ALIAS(f)    __attribute__((visibility("default"), used, alias(#f), copy(f)))
 #define HAK_LINE        64 /* bytes; the cache line of every processor we run on */
+/* Where blocks above 1 KiB may begin in their first page (memory/region.h): 4 KiB have 32 such places. All that are classes' sizes above 1 KiB are
+ * multiples of it, so that an alignment to two lines costs nothing. */
+#define HAK_LEAD_STEP      128
+#define HAK_LEAD_STEPS_MAX (4096 / HAK_LEAD_STEP - 1)
 #define HAK_ALIGNED(n)  __attribute__((aligned(n)))
 
 /* The line will be written soon: fetched as this processor's own. gcc knows the instruction only for newer targets; where

@@ -2,9 +2,8 @@
  *
  * A block of up to 1 KiB is aligned to what divides both its slab's start (64 KiB) and its class's size; a size rounded up to
  * a multiple of the alignment has such a class, and such a coarser class (test/unit/class.c). So an aligned block costs its rounded
- * size and no more. Above 1 KiB that holds to a line of 64 bytes, for slabs' blocks begin at any (slab/class.h); for more it is the
- * next power of two, from 4 KiB on of a class of its own, of which only those pages become resident that are touched; above 32 KiB whole
- * pages.
+ * size and no more. Above 1 KiB that holds to 128 bytes, for slabs' blocks begin at any multiple of those (slab/class.h); for more it is
+ * the next power of two, from 4 KiB on of a class of its own; above 32 KiB whole pages.
  */
 #include "front/front.h"
 

@@ -11,13 +11,13 @@
 /* --- aligned.c --- */
 
 /* A block of a slab that is asked for with so many bytes is aligned so; `align` is a power of two above 16, `bytes` not 0. Above 1 KiB only
- * classes of a power of two begin at more than a line (slab/class.h). More than a slab's block may have: of no meaning. */
+ * classes of a power of two begin at more than a step (slab/class.h). More than a slab's block may have: of no meaning. */
 HAK_INLINE size_t hak_front_aligned_bytes(size_t align, size_t bytes) {
     size_t rounded = (bytes - 1 + align) & -align;
-    return align > HAK_LINE && rounded > HAK_SMALL_BYTES_MAX ? (size_t)2 << hak_word_last(rounded - 1) : rounded;
+    return align > HAK_LEAD_STEP && rounded > HAK_SMALL_BYTES_MAX ? (size_t)2 << hak_word_last(rounded - 1) : rounded;
 }
 /* That many bytes, from the class that is aligned so; not under the secure level, whose blocks are found by hak_secure_take(). */
-HAK_INLINE bool hak_front_has_power(size_t align, size_t rounded) { return align > HAK_LINE && hak_class_has_power(rounded); }
+HAK_INLINE bool hak_front_has_power(size_t align, size_t rounded) { return align > HAK_LEAD_STEP && hak_class_has_power(rounded); }
 /* A block of a power of two (hak_class_has_power()), aligned to it; front/malloc.c. */
 void *hak_front_power(size_t bytes, const void *address, uintptr_t stack);
 
@@ -149,7 +149,7 @@ void hak_check_aligned(const char *function, const void *block, size_t align, si
 /* --- large blocks and failure, front/malloc.c --- */
 
 /* What is asked of a large block's span: whole pages where it is to begin with one (memory/large.h). */
-HAK_INLINE size_t hak_front_span_bytes(size_t bytes, size_t align) { return align > HAK_LINE ? hak_front_good(bytes) : bytes; }
+HAK_INLINE size_t hak_front_span_bytes(size_t bytes, size_t align) { return align > HAK_LEAD_STEP ? hak_front_good(bytes) : bytes; }
 
 /* NULL and ENOMEM, and memory is not short: so much there never is, or a heap of the program may not have. */
 void *hak_front_too_much(void);

@@ -37,14 +37,14 @@ static size_t bytes_good(size_t bytes, size_t align) {
 }
 
 static void *block_new(size_t bytes, size_t align, const void *address, uintptr_t stack) {
-    if (bytes > HAK_SLAB_BLOCK_BYTES_MAX) bytes = hak_front_good(bytes); /* all of it is its, as nallocx() says */
+    if (bytes > HAK_SLAB_BLOCK_BYTES_MAX) bytes = hak_good_size(bytes); /* all of it is its, as nallocx() says */
     return align > 16 ? hak_front_aligned(align, bytes) : hak_malloc_from(bytes, address, stack);
 }
 
 /* Fresh pages are not written. */
 static void *large_zeroed(size_t bytes, size_t align, const void *address, uintptr_t stack) {
     bool zeroed;
-    bytes = hak_front_good(bytes);
+    bytes = hak_good_size(bytes);
     void *block = hak_front_large(bytes, align, address, stack, &zeroed);
     if (block && !zeroed) hak_large_clear(hak_granule_at(hak_granule_of(block)), bytes);
     return block;
@@ -86,6 +86,7 @@ HAK_EXPORT void *rallocx(void *block, size_t bytes, int flags) {
     struct hak_found found = hak_find("rallocx", block);
     size_t before = found.bytes, align = align_of(flags);
     void *fresh;
+    if (bytes > HAK_SLAB_BLOCK_BYTES_MAX) bytes = hak_good_size(bytes);
     if (align <= 16) fresh = hak_front_realloc("rallocx", block, bytes ? bytes : 1, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
     else fresh = aligned_again(found, block, bytes, align);
     size_t now = fresh && flags & ZERO ? hak_usable_size(fresh) : 0, kept = before < bytes ? before : bytes;

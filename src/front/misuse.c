@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum hak_place_kind { OUTSIDE, OUTSIDE_LIVE, NEVER, SLAB_INSIDE, SLAB_FREE, SLAB_LIVE, LARGE_START, LARGE_INSIDE };
+enum hak_place_kind { OUTSIDE, OUTSIDE_LIVE, NEVER, SLAB_INSIDE, SLAB_FREE, SLAB_LIVE, LARGE_START, LARGE_INSIDE, LARGE_FRONT };
 
 struct place {
     enum hak_place_kind kind;
@@ -86,10 +86,11 @@ static struct place place_of(const void *address) {
     } else if (owner == HAK_WATCHED) {
         watched_place(address, &place);
     } else if (owner == HAK_LARGE) {
-        if ((const char *)address < record->start) return place;
+        bool is_front = (const char *)address < record->start;
+        if (is_front && (uintptr_t)address % HAK_LEAD_STEP != 0) return place; /* no block ever began there */
         place.start = record->start;
         place.bytes = hak_large_usable(record);
-        place.kind = address == record->start ? LARGE_START : LARGE_INSIDE;
+        place.kind = is_front ? LARGE_FRONT : address == record->start ? LARGE_START : LARGE_INSIDE;
     } else {
         unsigned __int128 product = (unsigned __int128)(uint64_t)((const char *)address - record->start) * record->reciprocal;
         unsigned block = (unsigned)(product >> 64);
@@ -143,6 +144,10 @@ void hak_misuse(const char *function, const void *block) {
         hak_text_format(&text, "%p is inside a block of %zu bytes that starts at %p", block, place.bytes,
                         (const void *)place.start);
         break;
+    case LARGE_FRONT:
+        hak_text_format(&text, "%p is free already, or was never handed out by malloc: in its place a block of %zu bytes starts at %p", block,
+                        place.bytes, (const void *)place.start);
+        break;
     case SLAB_FREE:
     case SLAB_LIVE:
     case LARGE_START:
@@ -191,7 +196,8 @@ bool hak_describe_address(uintptr_t address, struct hak_text *text) {
     switch (place.kind) {
     case OUTSIDE: hak_text_str(text, "not memory of malloc"); return false;
     case OUTSIDE_LIVE: hak_text_format(text, "a live block of %zu bytes with a mapping of its own", place.bytes); break;
-    case NEVER: hak_text_str(text, "memory of malloc in which no block is: never used, or given back"); break;
+    case NEVER:
+    case LARGE_FRONT: hak_text_str(text, "memory of malloc in which no block is: never used, or given back"); break;
     case LARGE_START:
     case LARGE_INSIDE:
         hak_text_format(text, "byte %zu of a %s large block of %zu bytes at %p", offset,
@@ -213,7 +219,7 @@ bool hak_describe_address(uintptr_t address, struct hak_text *text) {
         unsigned block = (unsigned)((size_t)(place.start - place.record->start) / place.bytes);
         hak_text_format(text, "byte %zu of a %s block of %zu bytes at %p, number %u of its slab at %p", offset,
                         place.is_free ? "freed" : "live", place.bytes, (const void *)place.start, block,
-                        (const void *)place.record->start);
+                        (const void *)hak_granule_address(hak_granule_of(place.record->start)));
         break;
     }
     }

@@ -73,7 +73,7 @@ static HAK_COLD void *resize_in_family(struct hak_granule *record, void *block, 
     return resized;
 }
 
-static void *resize_any(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
+static void *resize_where_it_begins(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
     if (HAK_UNLIKELY((hak_large_facts(record) & HAK_LARGE_FAMILY) != 0)) return resize_in_family(record, block, old_bytes, bytes);
     return resize(record, block, old_bytes, bytes);
 }
@@ -81,6 +81,26 @@ static void *resize_any(struct hak_granule *record, void *block, size_t old_byte
 /* What is more than the window there never is: malloc says so. */
 static bool limit_refuses_copy(size_t bytes) {
     return hak_limit_refuses(((bytes - 1) >> HAK_GRANULE_SHIFT) + 1) && bytes <= hak_region_bytes();
+}
+
+/* It needs a granule more only because it does not begin with its span (docs/decisions/0013), and could have it otherwise: without one more, or within
+ * a limit. */
+static bool settling_helps(const struct hak_granule *record, size_t bytes) {
+    size_t least = hak_large_granules_for(bytes);
+    if (HAK_LIKELY(hak_large_granules_as(record, bytes) == least)) return false;
+    return least <= hak_large_granules(record) || (hak_large_facts(record) & HAK_LARGE_FAMILY) != 0 || limit_refuses_copy(bytes);
+}
+
+static HAK_COLD void *resize_settled(struct hak_granule *record, size_t old_bytes, size_t bytes) {
+    size_t lead = hak_large_settle(record, old_bytes);
+    void *resized = resize_where_it_begins(record, record->start, hak_large_usable(record), bytes);
+    if (!resized) hak_large_unsettle(record, lead, old_bytes);
+    return resized;
+}
+
+static void *resize_any(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
+    void *resized = resize_where_it_begins(record, block, old_bytes, bytes);
+    return HAK_LIKELY(resized != NULL) || !settling_helps(record, bytes) ? resized : resize_settled(record, old_bytes, bytes);
 }
 
 /* There is no room under the hard limit for the block and a copy; for what it grows by there may be. False: there is for a copy now. */

@@ -94,6 +94,7 @@ HAK_NOINLINE void *hak_borrow_rare(size_t bytes, struct hak_heap *heap, unsigned
 HAK_NOINLINE void *hak_borrow_before(size_t bytes, struct hak_heap *heap, unsigned index) {
     enum { LEAST_BYTES = 128 };
     uint32_t own = hak_classes[index].block_bytes, most = own + (own / 2 > LEAST_BYTES ? own / 2 : LEAST_BYTES);
+    HAK_ASSERT(bytes > 0);
     uint32_t align = hak_size_align(bytes, &hak_classes[index]);
     if (most >= bytes * 2) most = (uint32_t)bytes * 2 - 1;
     for (unsigned c = index + 1; c <= HAK_BORROW_CLASS_MAX && hak_classes[c].block_bytes <= most; c++) {

@@ -372,7 +372,7 @@ HAK_INLINE void hak_middle_settle(struct hak_heap *heap) {
 /* All that is kept goes back to the slabs; of one class. */
 void hak_middle_flush(struct hak_heap *heap);
 
-/* A kept block. All of these classes are multiples of 128 bytes, and slabs of them begin with a block (test/unit/class.c). */
+/* A kept block. The sizes of all these classes, and where their slabs' first blocks begin, are multiples of 128 bytes (test/unit/class.c). */
 HAK_INLINE char *hak_middle_block(const struct hak_middle *middle, unsigned i) {
     return (char *)(__atomic_load_n(&middle->block[i], __ATOMIC_RELAXED) & -(uintptr_t)HAK_MIDDLE_NUMBERS);
 }

@@ -94,7 +94,7 @@ void *hak_large_take(struct hak_rush *rush, size_t bytes, size_t align, hak_big_
         else is_looked_at = true;
         if (is_looked_at && dirty == 0) flags |= FRESH;
     }
-    size_t lead = hak_span_lead(granule, (pages_bytes(bytes) - bytes) / HAK_LINE);
+    size_t lead = hak_span_lead_within(granule, pages_bytes(bytes) - bytes);
     record_write(rush, granule, count, lead, bytes, flags);
     return hak_granule_address(granule) + lead;
 }
@@ -258,6 +258,22 @@ bool hak_large_resize(struct hak_granule *record, size_t bytes) {
         hak_purge_enforce();
     }
     return true;
+}
+
+HAK_COLD size_t hak_large_settle(struct hak_granule *record, size_t used) {
+    size_t lead = lead_of(record), whole = whole_pages(record);
+    char *start = record->start;
+    record->start = start - lead;
+    hak_large_words_set(record, whole | (uint64_t)hak_large_name(record) << HAK_LARGE_NAME_SHIFT);
+    memmove(start - lead, start, used);
+    return lead;
+}
+
+HAK_COLD void hak_large_unsettle(struct hak_granule *record, size_t lead, size_t used) {
+    char *start = record->start;
+    memmove(start + lead, start, used);
+    hak_large_words_set(record, (hak_large_usable(record) - lead) | (uint64_t)hak_large_name(record) << HAK_LARGE_NAME_SHIFT);
+    record->start = start + lead;
 }
 
 /* The kernel unmaps the destination before some of its checks. A hole is mapped where it is, which a limit on address space has room for,

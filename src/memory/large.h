@@ -59,8 +59,8 @@ HAK_INLINE size_t hak_large_held(const struct hak_granule *record) {
     return 0;
 }
 
-/* A block of at least `bytes`. It begins where its span does, a multiple of `align` (a power of two), if `bytes` are whole pages; else at a line
- * of the first page such that it needs no page more. *zeroed: all of it reads as zeros already. NULL when there is no room. */
+/* A block of at least `bytes`. It begins where its span does, a multiple of `align` (a power of two), if `bytes` are whole pages; else at a multiple
+ * of HAK_LEAD_STEP in the first page such that it needs no page more. *zeroed: all of it reads as zeros already. NULL when there is no room. */
 void *hak_large_take(struct hak_rush *rush, size_t bytes, size_t align, hak_big_name site, bool *zeroed);
 
 /* Makes a fresh block of hak_large_take() read as zeros; what the kernel has cleared is not touched. */
@@ -103,7 +103,7 @@ HAK_INLINE bool hak_large_kept_by(const struct hak_granule *record, uint32_t nam
     return HAK_LIKELY(hak_large_words_name(words) == name) && HAK_LIKELY((words & HAK_LARGE_KEPT) != 0);
 }
 HAK_INLINE void *hak_large_again(struct hak_granule *record, uint32_t name, size_t bytes) {
-    size_t whole = hak_round_up(bytes, (size_t)1 << hak_page_shift()), lead = hak_span_lead(hak_granule_of(record->start), (whole - bytes) / HAK_LINE);
+    size_t whole = hak_round_up(bytes, (size_t)1 << hak_page_shift()), lead = hak_span_lead_within(hak_granule_of(record->start), whole - bytes);
     char *start = record->start - (uintptr_t)record->start % HAK_GRANULE_BYTES + lead;
     record->start = start;
     hak_large_words_set(record, (whole - lead) | (uint64_t)name << HAK_LARGE_NAME_SHIFT);
@@ -112,8 +112,13 @@ HAK_INLINE void *hak_large_again(struct hak_granule *record, uint32_t name, size
 }
 void hak_large_drop(struct hak_granule *record);
 
-/* What the block would have of granules with that size. */
+/* What the block would have of granules with that size, where it begins; and if it began with its span. */
 size_t hak_large_granules_as(const struct hak_granule *record, size_t bytes);
+HAK_INLINE size_t hak_large_granules_for(size_t bytes) { return (bytes >> HAK_GRANULE_SHIFT) + (bytes % HAK_GRANULE_BYTES != 0); }
+
+/* The block begins with its span from now on, of which `used` bytes are moved there; returns how far it was. Unsettle: it was not to be. */
+size_t hak_large_settle(struct hak_granule *record, size_t used);
+void hak_large_unsettle(struct hak_granule *record, size_t lead, size_t used);
 
 /* Changes the size in place; false when what follows is in use. */
 bool hak_large_resize(struct hak_granule *record, size_t bytes);

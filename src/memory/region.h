@@ -78,12 +78,18 @@ HAK_INLINE struct hak_granule *hak_granule_at(size_t granule) {
 HAK_INLINE size_t hak_granule_of(const void *address) {
     return ((uintptr_t)address - hak_window.base) >> HAK_GRANULE_SHIFT;
 }
-/* A span's blocks begin at one of its first lines, of so many and the first, drawn by where it is: heads of blocks are what programs touch most, and
- * those that lie at the same place of their pages share a few sets of the first-level cache, of large ones a set of the second level, too
+/* A span's first block begins one of so many steps behind it, or none, drawn by where it is: heads of blocks are what programs touch most, and those
+ * that lie at the same place of their pages share a few sets of the first-level cache, of large ones a set of the second level, too
  * (docs/decisions/0013). Source: Fibonacci hashing (Knuth, 6.4): spans side by side begin far apart. */
-HAK_INLINE size_t hak_span_lead(size_t granule, size_t lines) {
+HAK_INLINE size_t hak_span_lead(size_t granule, size_t steps) {
     uint32_t drawn = (uint32_t)granule * UINT32_C(0x9e3779b9);
-    return (size_t)(drawn * (uint64_t)(lines + 1) >> 32) * HAK_LINE;
+    return (size_t)(drawn * (uint64_t)(steps + 1) >> 32) * HAK_LEAD_STEP;
+}
+/* The same where so many bytes are left: less than 4 KiB, whatever the page. */
+HAK_INLINE size_t hak_span_lead_within(size_t granule, size_t left) {
+    size_t steps = left / HAK_LEAD_STEP;
+    if (hak_page_shift() > 12 && steps > HAK_LEAD_STEPS_MAX) steps = HAK_LEAD_STEPS_MAX;
+    return hak_span_lead(granule, steps);
 }
 HAK_INLINE char *hak_granule_address(size_t granule) {
     return (char *)hak_window.base + (granule << HAK_GRANULE_SHIFT);

@@ -47,7 +47,7 @@ struct hak_class {
     uint8_t word_count;   /* of the owner's and of the strangers' row */
     uint8_t slab_shift;   /* log2 of the slab's bytes */
     uint8_t surplus;      /* 1: a block would begin, but not end, in the slab; its bit stays set, never taken */
-    uint8_t lead_lines;   /* a slab's first block begins at one of so many lines and the first, hak_slab_lead(); 0: where the slab does */
+    uint8_t lead_steps;   /* a slab's first block begins one of so many steps behind it, or none: hak_span_lead() */
     uint16_t step;        /* sizes that are the class's own: block_bytes, and so many less one below it */
 };
 HAK_STATIC(sizeof(struct hak_class) <= 24);
@@ -93,7 +93,7 @@ HAK_INLINE bool hak_class_has_power(size_t bytes) { return bytes >> HAK_POWER_SH
 
 /* Of all its blocks: what divides their size and where the first begins. */
 HAK_INLINE uint32_t hak_class_align(const struct hak_class *class) {
-    return class->lead_lines ? (uint32_t)HAK_LINE : class->block_bytes & -class->block_bytes;
+    return class->lead_steps ? (uint32_t)HAK_LEAD_STEP : class->block_bytes & -class->block_bytes;
 }
 /* What a caller who asked for so many bytes, and is served by the class, may count on, for aligned blocks are asked for by the size. */
 HAK_INLINE uint32_t hak_size_align(size_t bytes, const struct hak_class *class) {

@@ -92,7 +92,7 @@ static HAK_COLD void secure_cut(struct hak_slab *slab, const struct hak_class *c
 
 /* Under the secure level nothing lies in front of a block that is not one. */
 static size_t slab_lead(size_t granule, const struct hak_class *class) {
-    return HAK_UNLIKELY(hak_secure_is_on()) ? 0 : hak_span_lead(granule, class->lead_lines);
+    return HAK_UNLIKELY(hak_secure_is_on()) ? 0 : hak_span_lead(granule, class->lead_steps);
 }
 
 /* Claims the header at `granule` and makes it a slab, unless mail for an earlier life of it is still under way. */

@@ -94,6 +94,31 @@ static void a_large_block_grows_within_the_limit(void)
     hak_heap_destroy(heap);
 }
 
+/* Wherever in its first page it begins, a block needs no granule more than its size does; and one that is refused is as it was. */
+static void a_block_grows_to_all_of_the_limit(void)
+{
+    enum { GRANULE = 65536 };
+    for (int i = 0; i < 60; i++) {
+        size_t before = i % 2 ? 100000 + 67 * (size_t)i : 40000 + 67 * (size_t)i;
+        hak_heap_t *heap = hak_heap_new(2 * GRANULE);
+        char *block = (char *)hak_heap_malloc(heap, before);
+        stamp_fill(block, before, 3);
+        errno = 0;
+        EXPECT(hak_heap_realloc(heap, block, 2 * GRANULE + 1) == NULL && errno == ENOMEM);
+        EXPECT(realloc(block, 3 * GRANULE - 64) == NULL);
+        EXPECT(stamp_check(block, before, before, 3) == SIZE_MAX && malloc_usable_size(block) >= before && hak_heap_of(block) == heap);
+        char *grown = (char *)hak_heap_realloc(heap, block, 2 * GRANULE);
+        EXPECT_SAY(grown != NULL, "%zu to %d", before, 2 * GRANULE);
+        if (grown) {
+            EXPECT(stamp_check(grown, before, before, 3) == SIZE_MAX && malloc_usable_size(grown) >= 2 * GRANULE && hak_heap_of(grown) == heap);
+            EXPECT(stats_of(heap).taken_bytes == 2 * GRANULE && stats_of(heap).live_count == 1);
+        }
+        free(grown ? grown : block);
+        EXPECT(stats_of(heap).taken_bytes == 0);
+        hak_heap_destroy(heap);
+    }
+}
+
 static void a_limit_of_little_is_a_granule(void)
 {
     hak_heap_t *heap = hak_heap_new(1);
@@ -142,6 +167,7 @@ int main(void)
 {
     RUN(a_heap_is_refused_beyond_its_limit);
     RUN(a_large_block_grows_within_the_limit);
+    RUN(a_block_grows_to_all_of_the_limit);
     RUN(a_limit_of_little_is_a_granule);
     RUN(what_an_ended_thread_left_free_is_room);
     return EXPECT_RESULT();

@@ -13,6 +13,8 @@
 /* a static library has none of them */
 __attribute__((weak)) extern void *mallocx(size_t bytes, int flags);
 __attribute__((weak)) extern void *rallocx(void *block, size_t bytes, int flags);
+__attribute__((weak)) extern size_t sallocx(const void *block, int flags), nallocx(size_t bytes, int flags);
+__attribute__((weak)) extern void dallocx(void *block, int flags);
 
 enum { PAGE_LG = 12, ZERO = 0x40, LARGE = 64 << 20, FAULTS_MAX = 1000, LIMIT = 64 << 20 };
 
@@ -90,6 +92,17 @@ static int hard_limited(void)
     return expect_failure_count != 0;
 }
 
+/* Every block is guarded: it has what was asked for, and not a page. */
+static int guarded(void)
+{
+    for (size_t bytes = 33000; bytes < 100000; bytes += 1111) {
+        void *block = mallocx(bytes, 0);
+        EXPECT_SAY(sallocx(block, 0) == bytes && nallocx(bytes, 0) == bytes, "%zu: %zu", bytes, sallocx(block, 0));
+        dallocx(block, 0);
+    }
+    return expect_failure_count != 0;
+}
+
 static void executed_under(const char *what, size_t address_space)
 {
     pid_t child = fork();
@@ -98,13 +111,36 @@ static void executed_under(const char *what, size_t address_space)
         struct rlimit limit = {address_space, address_space};
         if (address_space != 0)
             setrlimit(RLIMIT_AS, &limit);
-        else
+        else if (strcmp(what, "hard") == 0)
             setenv("HAKMEM_LIMIT_HARD_MB", "64", 1);
+        else
+            setenv("HAKMEM_GUARD", "1", 1), setenv("HAKMEM_SAMPLE_BYTES", "64", 1), setenv("HAKMEM_SAMPLE_MOST", "0", 1);
         execl("/proc/self/exe", "jemallocx", what, (char *)NULL);
         _exit(99);
     }
     int status = child_wait(child, 60);
     EXPECT_SAY(status == 0, "status %#x", (unsigned)status);
+}
+
+static void a_block_has_what_was_foretold(void)
+{
+    for (size_t bytes = 1; bytes < 300000; bytes += bytes / 9 + 1)
+        for (int lg = 0; lg <= 14; lg++) {
+            int flags = lg < 4 ? 0 : lg;
+            void *block = mallocx(bytes, flags);
+            /* of a size that is rare in its thread it may be more */
+            EXPECT_SAY(sallocx(block, 0) >= nallocx(bytes, flags), "%zu, %d: %zu of %zu", bytes, lg, sallocx(block, 0), nallocx(bytes, flags));
+            EXPECT(bytes <= 33000 || sallocx(block, 0) == nallocx(bytes, flags));
+            EXPECT(flags == 0 || (uintptr_t)block % ((size_t)1 << lg) == 0);
+            block = rallocx(block, bytes + bytes / 3, flags);
+            EXPECT_SAY(sallocx(block, 0) >= nallocx(bytes + bytes / 3, flags), "%zu, %d", bytes, lg);
+            EXPECT(flags == 0 || (uintptr_t)block % ((size_t)1 << lg) == 0);
+            dallocx(block, 0);
+            block = rallocx(mallocx(100, 0), bytes, flags);
+            if (bytes > 1000) /* a smaller one stays where it is, if that is aligned by chance */
+                EXPECT_SAY(sallocx(block, 0) >= nallocx(bytes, flags), "%zu, %d", bytes, lg);
+            dallocx(block, 0);
+        }
 }
 
 static void one_that_cannot_become_smaller_stays(void)
@@ -117,14 +153,21 @@ static void one_that_grows_under_a_hard_limit_needs_no_room_for_a_copy(void)
     executed_under("hard", 0);
 }
 
+static void a_guarded_one_has_what_was_asked_for(void)
+{
+    executed_under("guarded", 0);
+}
+
 int main(int argc, char **argv)
 {
     if (mallocx == NULL || rallocx == NULL)
         return EXPECT_SKIPPED;
     if (argc > 1)
-        _exit(strcmp(argv[1], "hard") == 0 ? hard_limited() : limited());
+        _exit(strcmp(argv[1], "hard") == 0 ? hard_limited() : strcmp(argv[1], "guarded") == 0 ? guarded() : limited());
     RUN(a_large_aligned_block_is_zero_without_being_written);
     RUN(a_large_aligned_block_grows_without_a_copy);
+    RUN(a_block_has_what_was_foretold);
+    RUN(a_guarded_one_has_what_was_asked_for);
     RUN(one_that_cannot_become_smaller_stays);
     RUN(one_that_grows_under_a_hard_limit_needs_no_room_for_a_copy);
     return EXPECT_RESULT();

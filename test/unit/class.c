@@ -80,10 +80,10 @@ static void a_slab_holds_what_its_row_says(void **state) {
         assert_true(class->word_count * 64u >= class->capacity + class->surplus);
         assert_true((class->word_count - 1) * 64u < class->capacity + class->surplus);
         /* the first block may begin further back, by less than itself and a page; but not that of a power of two, which is aligned */
-        assert_true(class->lead_lines * HAK_LINE + (size_t)class->capacity * class->block_bytes <= slab_bytes);
-        assert_true(class->lead_lines * HAK_LINE < class->block_bytes && class->lead_lines < 4096 / HAK_LINE);
+        assert_true(class->lead_steps * HAK_LEAD_STEP + (size_t)class->capacity * class->block_bytes <= slab_bytes);
+        assert_true(class->lead_steps * HAK_LEAD_STEP < class->block_bytes && class->lead_steps <= HAK_LEAD_STEPS_MAX);
         bool is_power = (class->block_bytes & (class->block_bytes - 1)) == 0;
-        assert_true(c <= HAK_SMALL_CLASS_MAX || is_power ? class->lead_lines == 0 : class->lead_lines > 0);
+        assert_true(c <= HAK_SMALL_CLASS_MAX || is_power ? class->lead_steps == 0 : class->lead_steps > 0);
         /* every index that the reciprocal can give has a bit; the surplus one is in no valid mask */
         assert_true((slab_bytes - 1) / class->block_bytes < class->word_count * 64u);
         unsigned valid = 0;
@@ -109,7 +109,7 @@ static void the_reciprocal_divides_every_offset_exactly(void **state) {
                 fail_msg("class of %llu bytes, offset %llu", (unsigned long long)bytes, (unsigned long long)offset);
             if (++rest == bytes) rest = 0, index++;
         }
-        for (uint64_t front = 1; front < bytes && front <= class->lead_lines * HAK_LINE; front++) /* no block starts in front of the first */
+        for (uint64_t front = 1; front < bytes && front <= class->lead_steps * HAK_LEAD_STEP; front++) /* no block starts in front of the first */
             if (-front * class->reciprocal < class->reciprocal) fail_msg("class of %llu bytes, %llu in front", (unsigned long long)bytes, (unsigned long long)front);
     }
 }
@@ -133,7 +133,7 @@ static void a_size_rounded_to_an_alignment_has_an_aligned_class(void **state) {
             size_t bytes = hak_front_aligned_bytes(align, asked);
             REQUIRE(bytes >= asked);
             if (bytes > HAK_SLAB_BLOCK_BYTES_MAX) continue; /* a large one's */
-            if (align <= HAK_LINE || bytes <= HAK_SMALL_BYTES_MAX) REQUIRE(bytes - asked < align);
+            if (align <= HAK_LEAD_STEP || bytes <= HAK_SMALL_BYTES_MAX) REQUIRE(bytes - asked < align);
             unsigned c = hak_front_has_power(align, bytes) ? hak_class_power(bytes) : hak_class_of(bytes);
             const struct hak_class *class = &hak_classes[c];
             REQUIRE(class->block_bytes >= bytes && hak_class_align(class) >= align);

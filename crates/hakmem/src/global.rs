@@ -27,8 +27,8 @@ pub struct Hakmem;
 
 /// What every block is aligned to.
 const ALIGN: usize = 16;
-/// Above it, a block starts where its memory does, at a multiple of `GRANULE`, and new memory is zero without being touched.
-const SMALL_MAX: usize = 32 << 10;
+/// Above it, new memory is zero without being touched, and a block of whole pages starts where its memory does, at a multiple of `GRANULE`.
+const SMALL_MAX: usize = 33 << 10;
 const GRANULE: usize = 64 << 10;
 
 // SAFETY: the functions are those of a malloc: a block is the caller's alone until it frees it, has the size and the alignment
@@ -84,13 +84,14 @@ unsafe impl GlobalAlloc for Hakmem {
     }
 }
 
-/// calloc knows which memory is zero already, and its large blocks are as aligned as they come.
+/// calloc knows which memory is zero already; of whole pages its large blocks are as aligned as they come.
 #[inline(never)]
 unsafe fn aligned_zeroed(layout: Layout) -> *mut u8 {
     // SAFETY: the second block has `size` bytes, and the first one is nobody else's.
     unsafe {
         if layout.size() > SMALL_MAX && layout.align() <= GRANULE {
-            let block: *mut u8 = sys::calloc(1, layout.size()).cast();
+            let pages = sys::hak_good_size(layout.size());
+            let block: *mut u8 = sys::calloc(1, pages).cast();
             if block.is_null() || block.addr().is_multiple_of(layout.align()) {
                 return block;
             }

@@ -93,6 +93,30 @@ fn every_alignment() {
     }
 }
 
+fn resident_kib() -> usize {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// A large zeroed block costs no memory before it is written, whatever its alignment is.
+#[test]
+fn zeroed_and_untouched() {
+    const BYTES: usize = (8 << 20) + 100;
+    for align in [32, 128, 256, 4096] {
+        let layout = Layout::from_size_align(BYTES, align).unwrap();
+        let before = resident_kib();
+        // SAFETY: the layout is of more than 0 bytes, and each block goes back with it.
+        let blocks: Vec<*mut u8> = (0..16).map(|_| unsafe { alloc_zeroed(layout) }).collect();
+        let grown = resident_kib().saturating_sub(before);
+        for block in blocks {
+            assert!(!block.is_null() && block.addr().is_multiple_of(align));
+            unsafe { dealloc(block, layout) };
+        }
+        assert!(grown < 32 << 10, "{grown} KiB for an alignment of {align}");
+    }
+}
+
 #[test]
 fn zeroed_after_use() {
     for align in [8, 64, 4096, 1 << 16, 1 << 17] {
