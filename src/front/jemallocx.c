@@ -46,7 +46,10 @@ static void *large_zeroed(size_t bytes, size_t align, const void *address, uintp
     bool zeroed;
     bytes = hak_good_size(bytes);
     void *block = hak_front_large(bytes, align, address, stack, &zeroed);
-    if (block && !zeroed) hak_large_clear(hak_granule_at(hak_granule_of(block)), bytes);
+    if (block && !zeroed) { /* all that it has: where one is guarded that is no more than was asked for, of the others it may be */
+        struct hak_granule *record = hak_granule_at(hak_granule_of(block));
+        hak_large_clear(record, hak_large_usable(record));
+    }
     return block;
 }
 

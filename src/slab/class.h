@@ -19,7 +19,7 @@
 enum {
     HAK_SMALL_BYTES_MAX = 1024,
     HAK_CLASS_PAD = 128, /* so much more than an eighth of a doubling are classes from 4 KiB on */
-    HAK_CLASS_PADDED_FROM = 3584, /* above */
+    HAK_CLASS_PADDED_FROM = 3840, /* above */
     HAK_SLAB_BLOCK_BYTES_MAX = 32768 + HAK_CLASS_PAD, /* above: large blocks, memory/large.h */
     HAK_SMALL_CLASS_MAX = HAK_SMALL_BYTES_MAX / 16,
     HAK_NARROW_CLASS_MAX = 256 / 16, /* of 16 bytes' distance; above, to 1 KiB, 32: only even classes serve sizes */

@@ -226,19 +226,24 @@ static void span_give(size_t granule, const struct hak_class *class, uint64_t ab
     }
 }
 
-/* All its blocks are free: was one written to since? What went back reads as zeros. What lies behind it is anybody's again; where the kernel would
- * not open it, nobody's. */
+/* All its blocks are free: was one written to since? What went back reads as zeros. */
 static HAK_COLD void secure_end(const struct hak_slab *slab, const struct hak_class *class) {
-    size_t bytes = class->block_bytes, guards = hak_secure_guard_granules(), behind = hak_slab_granule(slab) + class->granules;
+    size_t bytes = class->block_bytes;
     for (size_t i = 0; i < class->capacity; i++) {
         size_t start = i * bytes, last = (start + bytes - 1) >> slab->page_shift, first = start >> slab->page_shift;
         if (slab->returned & hak_word_mask((unsigned)first, (unsigned)(last - first + 1))) continue;
         size_t byte = hak_secure_written(hak_slab_start(slab) + start, bytes);
         if (HAK_UNLIKELY(byte != SIZE_MAX)) hak_secure_misuse("free", hak_slab_start(slab) + start, bytes, byte, true);
     }
+}
+
+/* What lay behind a slab is anybody's again; where the kernel would not open it, nobody's. The slab has ended: who vanishes by a fork loses this,
+ * where its child would end the slab once more. */
+static HAK_COLD void guards_end(size_t behind, bool is_guarded) {
+    size_t guards = hak_secure_guard_granules();
     if (guards == 0) return;
     hak_free_note_plain(0, (int64_t)guards);
-    if (slab->is_guarded && !hak_secure_open(hak_granule_address(behind), guards << HAK_GRANULE_SHIFT, 1)) return;
+    if (is_guarded && !hak_secure_open(hak_granule_address(behind), guards << HAK_GRANULE_SHIFT, 1)) return;
     hak_span_give(behind, guards, HAK_SPAN_AS_IT_WAS);
 }
 
@@ -265,8 +270,10 @@ void hak_slab_release_claimed(struct hak_slab *slab, int64_t *sum) {
     uint64_t returned = slab->returned;
     hak_absent_note(-((int64_t)hak_word_count(returned) << hak_slab_page_shift(class)));
     unsigned index = slab->class_index;
+    bool is_guarded = slab->is_guarded;
     hak_slab_unclaim(slab);
     span_give(granule, class, returned);
+    if (HAK_UNLIKELY(hak_secure_is_on())) guards_end(granule + class->granules, is_guarded);
     if (!(returned & 1)) ended_note(index, granule);
 }
 

@@ -20,7 +20,7 @@ RECORDED = {"HAKMEM_RECORD": "/dev/null", "HAKMEM_SAMPLE_BYTES": "64", "HAKMEM_S
 
 
 # Under the secure level nothing is split by lifetime, and slabs are not where these reckon them to be, nor is anything in front of their blocks.
-NOT_SECURE = re.compile(r"pool|split|free_never_allocated_block|free_slab_tail|in_front")
+NOT_SECURE = re.compile(r"pool|split|free_never_allocated_block|free_slab_tail|in_front|large_again")
 
 
 def sizes_forget(line):

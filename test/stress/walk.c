@@ -54,7 +54,7 @@ static int look(const struct hak_held *held, void *context)
 {
     struct walker *walker = (struct walker *)context;
     EXPECT(held->ptr != NULL && ((uintptr_t)held->ptr & 15) == 0 && held->bytes > 0);
-    EXPECT(held->large == (held->bytes > 32768) && held->bytes < 1 << 28); /* no address taken for a size */
+    EXPECT(held->large == (held->bytes > 32896) && held->bytes < 1 << 28); /* no address taken for a size */
     void *const *found = (void *const *)bsearch(&held->ptr, stays, STAY_ALL, sizeof *stays, by_place);
     if (found) {
         EXPECT(seen[found - stays]++ == 0);
