@@ -49,7 +49,7 @@ HAK_EXPORT size_t hak_expand(void *block, size_t bytes) {
     uint32_t (*lift)(void *) = HAK_HOOK(large_lift);
     uint32_t lifted = HAK_UNLIKELY(lift != NULL) ? lift(block) : 0;
     struct hak_family_resize change = { NULL, 0, 0, 0 };
-    bool may = hak_family_resize_begin(&change, found.record, bytes);
+    bool may = hak_family_resize_begin(&change, found.record, hak_large_granules_as(found.record, bytes));
     bool grown = may && (hak_secure_is_on() ? hak_front_secure_large_resize : hak_large_resize)(found.record, bytes);
     if (change.family) hak_family_resize_end(&change, grown ? found.record : NULL);
     if (HAK_UNLIKELY(lift != NULL)) HAK_HOOK(large_lay)(hak_self, lifted, block, found.bytes, grown ? bytes : found.bytes);

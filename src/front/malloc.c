@@ -332,7 +332,8 @@ static HAK_COLD void *power_without_heap(size_t bytes, const void *address, uint
         hak_heap_give_back(heap);
         return block;
     }
-    if (hak_front_heap() || heap_after_collect()) return hak_front_power(bytes, address, stack);
+    if (hak_front_heap() || heap_after_collect()) /* the start had failed before, and now the secure level is on */
+        return HAK_UNLIKELY(hak_secure_is_on()) ? hak_front_aligned(bytes, bytes) : hak_front_power(bytes, address, stack);
     if (hak_heap_is_gone(hak_self)) return power_without_heap(bytes, address, stack);
     return heap_after_all(bytes, heap_after_collect) ? hak_front_power(bytes, address, stack) : NULL;
 }

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum hak_place_kind { OUTSIDE, OUTSIDE_LIVE, NEVER, SLAB_INSIDE, SLAB_FREE, SLAB_LIVE, LARGE_START, LARGE_INSIDE, LARGE_FRONT };
+enum hak_place_kind { OUTSIDE, OUTSIDE_LIVE, NEVER, SLAB_INSIDE, SLAB_FREE, SLAB_LIVE, LARGE_START, LARGE_INSIDE, IN_FRONT };
 
 struct place {
     enum hak_place_kind kind;
@@ -65,6 +65,9 @@ static void block_before(struct hak_granule *record, const void *address, struct
     place->start = address;
 }
 
+/* In front of what lies there now a large block may have begun. */
+static enum hak_place_kind front_kind(const void *address) { return (uintptr_t)address % HAK_LEAD_STEP == 0 ? IN_FRONT : NEVER; }
+
 static struct place place_of(const void *address) {
     struct place place = { OUTSIDE, NULL, 0, NULL, false };
     if (!hak_region_holds(address)) {
@@ -86,17 +89,21 @@ static struct place place_of(const void *address) {
     } else if (owner == HAK_WATCHED) {
         watched_place(address, &place);
     } else if (owner == HAK_LARGE) {
-        bool is_front = (const char *)address < record->start;
-        if (is_front && (uintptr_t)address % HAK_LEAD_STEP != 0) return place; /* no block ever began there */
         place.start = record->start;
         place.bytes = hak_large_usable(record);
-        place.kind = is_front ? LARGE_FRONT : address == record->start ? LARGE_START : LARGE_INSIDE;
+        place.kind = address == record->start ? LARGE_START : LARGE_INSIDE;
+        if ((const char *)address < record->start) place.kind = front_kind(address);
     } else {
         unsigned __int128 product = (unsigned __int128)(uint64_t)((const char *)address - record->start) * record->reciprocal;
         unsigned block = (unsigned)(product >> 64);
         struct hak_slab *slab = hak_slab_of(record);
-        if ((const char *)address < record->start || block >= hak_slab_class(slab)->capacity) return place;
         place.bytes = hak_slab_class(slab)->block_bytes;
+        if ((const char *)address < record->start) {
+            place.start = record->start;
+            place.kind = front_kind(address);
+            return place;
+        }
+        if (block >= hak_slab_class(slab)->capacity) return place;
         place.start = record->start + block * place.bytes;
         uint64_t set = hak_load_acquire(&record->words[block / 64]) | hak_load_acquire(&hak_slab_remote(slab)[block / 64]);
         if (owner == hak_slab_owner_mark(hak_self, slab->class_index)) { /* handed to the bin, not yet to the program */
@@ -144,7 +151,7 @@ void hak_misuse(const char *function, const void *block) {
         hak_text_format(&text, "%p is inside a block of %zu bytes that starts at %p", block, place.bytes,
                         (const void *)place.start);
         break;
-    case LARGE_FRONT:
+    case IN_FRONT:
         hak_text_format(&text, "%p is free already, or was never handed out by malloc: in its place a block of %zu bytes starts at %p", block,
                         place.bytes, (const void *)place.start);
         break;
@@ -197,7 +204,7 @@ bool hak_describe_address(uintptr_t address, struct hak_text *text) {
     case OUTSIDE: hak_text_str(text, "not memory of malloc"); return false;
     case OUTSIDE_LIVE: hak_text_format(text, "a live block of %zu bytes with a mapping of its own", place.bytes); break;
     case NEVER:
-    case LARGE_FRONT: hak_text_str(text, "memory of malloc in which no block is: never used, or given back"); break;
+    case IN_FRONT: hak_text_str(text, "memory of malloc in which no block is: never used, or given back"); break;
     case LARGE_START:
     case LARGE_INSIDE:
         hak_text_format(text, "byte %zu of a %s large block of %zu bytes at %p", offset,

@@ -67,7 +67,7 @@ static void *resize(struct hak_granule *record, void *block, size_t old_bytes, s
 
 static HAK_COLD void *resize_in_family(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
     struct hak_family_resize change;
-    if (!hak_family_resize_begin(&change, record, bytes)) return NULL;
+    if (!hak_family_resize_begin(&change, record, hak_large_granules_as(record, bytes))) return NULL;
     void *resized = resize(record, block, old_bytes, bytes);
     hak_family_resize_end(&change, resized ? hak_granule_at(hak_granule_of(resized)) : NULL);
     return resized;
@@ -83,24 +83,26 @@ static bool limit_refuses_copy(size_t bytes) {
     return hak_limit_refuses(((bytes - 1) >> HAK_GRANULE_SHIFT) + 1) && bytes <= hak_region_bytes();
 }
 
-/* It needs a granule more only because it does not begin with its span (docs/decisions/0013), and could have it otherwise: without one more, or within
- * a limit. */
-static bool settling_helps(const struct hak_granule *record, size_t bytes) {
-    size_t least = hak_large_granules_for(bytes);
-    if (HAK_LIKELY(hak_large_granules_as(record, bytes) == least)) return false;
-    return least <= hak_large_granules(record) || (hak_large_facts(record) & HAK_LARGE_FAMILY) != 0 || limit_refuses_copy(bytes);
-}
-
-static HAK_COLD void *resize_settled(struct hak_granule *record, size_t old_bytes, size_t bytes) {
-    size_t lead = hak_large_settle(record, old_bytes);
-    void *resized = resize_where_it_begins(record, record->start, hak_large_usable(record), bytes);
-    if (!resized) hak_large_unsettle(record, lead, old_bytes);
-    return resized;
+/* Where the block begins it needs a granule more than at its span's start (docs/decisions/0013), and that is not to be had, or beyond a limit. */
+static HAK_COLD void *resize_settled(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
+    struct hak_heap *heap = hak_self;
+    struct hak_family_resize change = { NULL, 0, 0, 0 };
+    bool is_familys = (hak_large_facts(record) & HAK_LARGE_FAMILY) != 0;
+    if (is_familys && !hak_family_resize_begin(&change, record, hak_large_granules_for(bytes))) return NULL;
+    uint32_t (*lift)(void *) = HAK_HOOK(large_lift);
+    uint32_t lifted = HAK_UNLIKELY(lift != NULL) ? lift(block) : 0;
+    bool is_resized = hak_large_resize_settled(record, bytes, old_bytes < bytes ? old_bytes : bytes);
+    void *resized = is_resized ? record->start : block;
+    if (HAK_UNLIKELY(lift != NULL)) HAK_HOOK(large_lay)(heap, lifted, resized, old_bytes, is_resized ? bytes : old_bytes);
+    if (is_familys) hak_family_resize_end(&change, is_resized ? record : NULL);
+    if (is_resized && !hak_heap_is_none(heap)) HAK_COUNT(&heap->counters, large_grown, 1);
+    return is_resized ? resized : NULL;
 }
 
 static void *resize_any(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
     void *resized = resize_where_it_begins(record, block, old_bytes, bytes);
-    return HAK_LIKELY(resized != NULL) || !settling_helps(record, bytes) ? resized : resize_settled(record, old_bytes, bytes);
+    bool needs_less = hak_large_granules_as(record, bytes) > hak_large_granules_for(bytes);
+    return HAK_LIKELY(resized != NULL) || HAK_LIKELY(!needs_less) ? resized : resize_settled(record, block, old_bytes, bytes);
 }
 
 /* There is no room under the hard limit for the block and a copy; for what it grows by there may be. False: there is for a copy now. */

@@ -210,8 +210,7 @@ HAK_COLD void hak_family_large_ended(struct hak_granule *record) {
     hak_large_family_clear(record);
 }
 
-HAK_COLD bool hak_family_resize_begin(struct hak_family_resize *resize, const struct hak_granule *record, size_t bytes) {
-    size_t wanted = hak_large_granules_as(record, bytes);
+HAK_COLD bool hak_family_resize_begin(struct hak_family_resize *resize, const struct hak_granule *record, size_t wanted) {
     resize->family = hak_family_of_large(record);
     if (!resize->family) return true;
     resize->name = hak_large_name(record);

@@ -72,13 +72,13 @@ HAK_INLINE size_t hak_family_granules(const struct hak_granule *record) { return
 
 /* A family's large block was ended by hak_large_end(): it is nobody's. */
 void hak_family_large_ended(struct hak_granule *record);
-/* One is about to be of another size. Begin: false, the limit refuses. End: its record, perhaps another; NULL: it stayed as it was. */
+/* One is about to have `wanted` granules. Begin: false, the limit refuses. End: its record, perhaps another; NULL: it stayed as it was. */
 struct hak_family_resize {
     struct hak_family *family; /* NULL: no family's */
     uint32_t name;
     size_t before, reserved;
 };
-bool hak_family_resize_begin(struct hak_family_resize *resize, const struct hak_granule *record, size_t bytes);
+bool hak_family_resize_begin(struct hak_family_resize *resize, const struct hak_granule *record, size_t wanted);
 void hak_family_resize_end(struct hak_family_resize *resize, struct hak_granule *record);
 
 /* The limit is reached: what the calling thread's instance and those without a thread hold free goes back. */

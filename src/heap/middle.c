@@ -102,8 +102,8 @@ static HAK_COLD void flush_to(struct hak_heap *heap, uint64_t most) {
         unsigned count = hak_middle_count(middle);
         bytes += count * (uint64_t)middle->block_bytes;
     }
-    for (unsigned i = HAK_MIDDLE_CLASSES; i-- > 0 && bytes > most;) {
-        struct hak_middle *middle = &heap->middle[i];
+    for (unsigned i = HAK_CLASS_COUNT; --i > HAK_SMALL_CLASS_MAX && bytes > most;) {
+        struct hak_middle *middle = hak_middle_of(heap, hak_class_by_size(i));
         bytes -= hak_middle_count(middle) * (uint64_t)middle->block_bytes;
         flush_class(heap, middle);
     }

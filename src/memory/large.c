@@ -245,9 +245,19 @@ HAK_COLD void hak_large_finish_returned(struct hak_granule *record) {
     }
 }
 
-bool hak_large_resize(struct hak_granule *record, size_t bytes) {
-    size_t granule = hak_granule_of(record->start), old = hak_large_granules(record), new = hak_large_granules_as(record, bytes), lead = lead_of(record);
+static void settle(struct hak_granule *record, size_t used) {
+    size_t whole = whole_pages(record);
+    char *start = record->start, *base = start - lead_of(record);
+    record->start = base;
+    hak_large_words_set(record, whole | (uint64_t)hak_large_name(record) << HAK_LARGE_NAME_SHIFT);
+    memmove(base, start, used);
+}
+
+/* `used`: so many bytes are moved to the span's start, from where on `bytes` are reckoned; 0: it begins where it does. */
+HAK_INLINE bool resize(struct hak_granule *record, size_t bytes, size_t used) {
+    size_t granule = hak_granule_of(record->start), old = hak_large_granules(record), lead = used ? 0 : lead_of(record), new = granules_for(lead + bytes);
     if (new > UINT32_MAX || (new > old && !hak_span_extend(granule, old, new - old))) return false;
+    if (used) settle(record, used);
     hak_add(&hak_large_live_bytes, counted(new) - counted(old));
     uint64_t words = (pages_bytes(lead + bytes) - lead) | (uint64_t)hak_large_name(record) << HAK_LARGE_NAME_SHIFT;
     if (new < old) hak_large_words_set(record, words); /* never more bytes than granules: hak_large_held() */
@@ -260,21 +270,8 @@ bool hak_large_resize(struct hak_granule *record, size_t bytes) {
     return true;
 }
 
-HAK_COLD size_t hak_large_settle(struct hak_granule *record, size_t used) {
-    size_t lead = lead_of(record), whole = whole_pages(record);
-    char *start = record->start;
-    record->start = start - lead;
-    hak_large_words_set(record, whole | (uint64_t)hak_large_name(record) << HAK_LARGE_NAME_SHIFT);
-    memmove(start - lead, start, used);
-    return lead;
-}
-
-HAK_COLD void hak_large_unsettle(struct hak_granule *record, size_t lead, size_t used) {
-    char *start = record->start;
-    memmove(start + lead, start, used);
-    hak_large_words_set(record, (hak_large_usable(record) - lead) | (uint64_t)hak_large_name(record) << HAK_LARGE_NAME_SHIFT);
-    record->start = start + lead;
-}
+bool hak_large_resize(struct hak_granule *record, size_t bytes) { return resize(record, bytes, 0); }
+HAK_COLD bool hak_large_resize_settled(struct hak_granule *record, size_t bytes, size_t used) { return resize(record, bytes, used); }
 
 /* The kernel unmaps the destination before some of its checks. A hole is mapped where it is, which a limit on address space has room for,
  * and what may be one anew; if that fails, too, nobody gets it, and no further block is moved. */

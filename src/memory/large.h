@@ -116,12 +116,10 @@ void hak_large_drop(struct hak_granule *record);
 size_t hak_large_granules_as(const struct hak_granule *record, size_t bytes);
 HAK_INLINE size_t hak_large_granules_for(size_t bytes) { return (bytes >> HAK_GRANULE_SHIFT) + (bytes % HAK_GRANULE_BYTES != 0); }
 
-/* The block begins with its span from now on, of which `used` bytes are moved there; returns how far it was. Unsettle: it was not to be. */
-size_t hak_large_settle(struct hak_granule *record, size_t used);
-void hak_large_unsettle(struct hak_granule *record, size_t lead, size_t used);
-
 /* Changes the size in place; false when what follows is in use. */
 bool hak_large_resize(struct hak_granule *record, size_t bytes);
+/* The same, and it begins with its span from then on, where its first `used` bytes are moved to: that may need a granule less. False: nothing was. */
+bool hak_large_resize_settled(struct hak_granule *record, size_t bytes, size_t used);
 
 /* Moves the block's pages to a larger span without copying; the new address, or NULL: copy instead. */
 void *hak_large_move(struct hak_granule *record, size_t bytes);

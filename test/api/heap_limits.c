@@ -119,6 +119,20 @@ static void a_block_grows_to_all_of_the_limit(void)
     }
 }
 
+/* What is refused costs nothing: not a page of it is written. */
+static void a_block_that_may_not_grow_is_not_touched(void)
+{
+    hak_heap_t *heap = hak_heap_new(64 * MIB);
+    char *block = (char *)hak_heap_malloc(heap, 50 * MIB - 2000);
+    block[0] = 7;
+    long before = (long)resident_kib();
+    for (size_t i = 0; i < 1100; i++) /* over a granule's end, wherever the block begins */
+        EXPECT(realloc(block, 65 * MIB + 65 * (size_t)i) == NULL);
+    EXPECT_SAY((long)resident_kib() < before + 8192 && block[0] == 7, "%ld KiB, %ld before", (long)resident_kib(), (long)before);
+    free(block);
+    hak_heap_destroy(heap);
+}
+
 static void a_limit_of_little_is_a_granule(void)
 {
     hak_heap_t *heap = hak_heap_new(1);
@@ -168,6 +182,7 @@ int main(void)
     RUN(a_heap_is_refused_beyond_its_limit);
     RUN(a_large_block_grows_within_the_limit);
     RUN(a_block_grows_to_all_of_the_limit);
+    RUN(a_block_that_may_not_grow_is_not_touched);
     RUN(a_limit_of_little_is_a_granule);
     RUN(what_an_ended_thread_left_free_is_room);
     return EXPECT_RESULT();

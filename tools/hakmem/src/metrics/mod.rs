@@ -119,7 +119,9 @@ impl rows::Row {
             Value::One(of) => vec![point(None, of(look)?)],
             Value::ByClass(of) => {
                 let used = look.census.classes.iter().filter(|class| class.slab_count > 0);
-                used.map(|class| point(Some(class.block_bytes), of(class))).collect()
+                let mut used: Vec<_> = used.collect();
+                used.sort_by_key(|class| class.block_bytes); // those of aligned blocks come last in the library's table
+                used.into_iter().map(|class| point(Some(class.block_bytes), of(class))).collect()
             }
         };
         let (unit, kind, help) = (self.unit, self.kind, self.help);
