@@ -27,7 +27,6 @@ enum { MOVED_MAX = 2048, CLEAR_ASKED_BYTES = 512 << 10, RETURN_GRANULES_MIN = 16
 
 static hak_atomic_i64 moved_count; /* spans with mappings of their own: the kernel allows 65,530 in all */
 
-static size_t granules_for(size_t bytes) { return (bytes + HAK_GRANULE_BYTES - 1) >> HAK_GRANULE_SHIFT; }
 static size_t pages_bytes(size_t bytes) { return hak_round_up(bytes, (size_t)1 << hak_region.page_shift); }
 
 static int64_t counted(size_t count) { return (int64_t)count << HAK_GRANULE_SHIFT; }
@@ -43,7 +42,7 @@ static void record_write(struct hak_rush *rush, size_t granule, size_t count, si
 
 static size_t lead_of(const struct hak_granule *record) { return (uintptr_t)record->start % HAK_GRANULE_BYTES; }
 static size_t whole_pages(const struct hak_granule *record) { return lead_of(record) + hak_large_usable(record); }
-size_t hak_large_granules_as(const struct hak_granule *record, size_t bytes) { return granules_for(lead_of(record) + bytes); }
+size_t hak_large_granules_as(const struct hak_granule *record, size_t bytes) { return hak_large_granules_for(lead_of(record) + bytes); }
 
 static hak_big_name site_in(uint64_t reciprocal) { return reciprocal >> SITE_SHIFT & 0xffff; }
 static hak_big_name site_of(const struct hak_granule *record) { return site_in(hak_large_facts(record)); }
@@ -81,7 +80,7 @@ static void look_back(hak_big_name site, size_t fresh_granule) {
 }
 
 void *hak_large_take(struct hak_rush *rush, size_t bytes, size_t align, hak_big_name site, bool *zeroed) {
-    size_t count = granules_for(bytes), dirty;
+    size_t count = hak_large_granules_for(bytes), dirty;
     if (count > UINT32_MAX || align >> HAK_GRANULE_SHIFT > UINT32_MAX) return NULL;
     size_t granule = hak_span_take_in(rush, count, align > HAK_GRANULE_BYTES ? align >> HAK_GRANULE_SHIFT : 1, &dirty);
     if (granule == HAK_NO_GRANULE) return NULL;
@@ -255,7 +254,8 @@ static void settle(struct hak_granule *record, size_t used) {
 
 /* `used`: so many bytes are moved to the span's start, from where on `bytes` are reckoned; 0: it begins where it does. */
 HAK_INLINE bool resize(struct hak_granule *record, size_t bytes, size_t used) {
-    size_t granule = hak_granule_of(record->start), old = hak_large_granules(record), lead = used ? 0 : lead_of(record), new = granules_for(lead + bytes);
+    size_t granule = hak_granule_of(record->start), lead = used ? 0 : lead_of(record);
+    size_t old = hak_large_granules(record), new = hak_large_granules_for(lead + bytes);
     if (new > UINT32_MAX || (new > old && !hak_span_extend(granule, old, new - old))) return false;
     if (used) settle(record, used);
     hak_add(&hak_large_live_bytes, counted(new) - counted(old));

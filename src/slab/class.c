@@ -15,9 +15,8 @@
 #define COARSE(bytes) (((bytes) + STEP(bytes) - 1) / STEP(bytes) * STEP(bytes) / 16)
 
 /* Of what the blocks leave, so much that they may begin anywhere in a page. Those of a power of two leave nothing. */
-#define LEAD_FROM     1024
 #define LEFT(bytes)   (((1 << SHIFT(bytes)) - CAPACITY(bytes) * (bytes)) / HAK_LEAD_STEP)
-#define LEAD(bytes)   ((bytes) <= LEAD_FROM ? 0 : LEFT(bytes) < HAK_LEAD_STEPS_MAX ? LEFT(bytes) : HAK_LEAD_STEPS_MAX)
+#define LEAD(bytes)   ((bytes) <= HAK_SMALL_BYTES_MAX ? 0 : LEFT(bytes) < HAK_LEAD_STEPS_MAX ? LEFT(bytes) : HAK_LEAD_STEPS_MAX)
 
 #define ROW(bytes, coarse_, step_)                                                                               \
     { ~UINT64_C(0) / (bytes) + 1, bytes, CAPACITY(bytes), (1 << SHIFT(bytes)) >> 16, coarse_, WORDS(bytes),  \
