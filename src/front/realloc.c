@@ -101,8 +101,9 @@ static HAK_COLD void *resize_settled(struct hak_granule *record, void *block, si
 
 static void *resize_any(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes) {
     void *resized = resize_where_it_begins(record, block, old_bytes, bytes);
+    if (HAK_LIKELY(resized != NULL)) return resized; /* a moved block's record is another's already */
     bool needs_less = hak_large_granules_as(record, bytes) > hak_large_granules_for(bytes);
-    return HAK_LIKELY(resized != NULL) || HAK_LIKELY(!needs_less) ? resized : resize_settled(record, block, old_bytes, bytes);
+    return HAK_UNLIKELY(needs_less) ? resize_settled(record, block, old_bytes, bytes) : NULL;
 }
 
 /* There is no room under the hard limit for the block and a copy; for what it grows by there may be. False: there is for a copy now. */
