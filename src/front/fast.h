@@ -105,7 +105,7 @@ HAK_INLINE void *hak_malloc_any(size_t bytes, size_t steps, void *(*slow)(size_t
     if (HAK_UNLIKELY(step >= steps)) return slow ? slow(bytes) : hak_malloc_above(bytes, (struct hak_heap *)(void *)heap);
     size_t class_bytes = ((struct hak_fast_heap *)(void *)heap)->class_bytes[step];
 #define HAK_BIN ((struct hak_fast_bin *)(void *)(heap + class_bytes))
-    uint64_t word = HAK_BIN->word, first = hak_bit_first(word); /* of a register: of memory an EPYC takes 7 cycles more */
+    uint64_t word = HAK_BIN->word, first = hak_bit_first(word); /* of a register: of memory an EPYC takes 7 cycles more a pair */
     uint64_t less; /* than the word, by one: what both have is all but its lowest bit, and does not wait for that one's number */
     if (HAK_UNLIKELY(__builtin_sub_overflow(word, 1, &less)))
         return slow ? slow(bytes) : hak_malloc_empty(bytes, (struct hak_heap *)(void *)heap, class_bytes);
