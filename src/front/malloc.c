@@ -488,10 +488,12 @@ HAK_NOINLINE void hak_free_slow(void *block) {
     else free_outside(block);
 }
 
+/* A thread that only frees makes no visit: here it comes to its mail. */
 HAK_NOINLINE void hak_free_event(void *block) {
     struct hak_heap *heap = hak_self;
     hak_fork_check(heap);
     hak_event(heap, hak_slab_of(hak_granule_at(hak_granule_of(block))));
+    if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) hak_visit_chores_due(heap);
 }
 
 HAK_EXPORT HAK_ALIGNED(HAK_LINE) void free(void *block) { hak_free_inline(block); }

@@ -157,7 +157,7 @@ static READS_PLAIN void held_drop_apart(struct hak_heap *heap, void *context) {
     }
     const struct hak_batch *flying = hak_load_acquire(&heap->flying);
     if (!flying) return;
-    uint64_t mask = hak_load_relaxed(&heap->flying_mask);
+    uint64_t mask = hak_load_acquire(&heap->flying_mask);
     const hak_atomic_u64 *word = __atomic_load_n(&flying->word, __ATOMIC_ACQUIRE);
     if (hak_load_acquire(&heap->flying) == flying) held_drop_word(held, word, mask); /* else it is in its row */
 }

@@ -68,7 +68,7 @@ void hak_event_finish(struct hak_heap *heap, struct hak_slab *slab) {
         slab->place = HAK_SLAB_FULL;
         slab->pending = 1;
         slab->next = heap->pending;
-        heap->pending = hak_slab_name_of(slab);
+        __atomic_store_n(&heap->pending, hak_slab_name_of(slab), __ATOMIC_RELAXED); /* of a dead heap any thread looks whether there is one */
         hak_heap_chores_call(heap);
         HAK_COUNT(&heap->counters, event_pending, 1);
         return;
@@ -79,7 +79,7 @@ void hak_event_finish(struct hak_heap *heap, struct hak_slab *slab) {
 
 HAK_COLD void hak_event_pending(struct hak_heap *heap) {
     hak_slab_name name = heap->pending;
-    heap->pending = 0;
+    __atomic_store_n(&heap->pending, 0, __ATOMIC_RELAXED);
     while (name) {
         struct hak_slab *slab = hak_slab_named(name);
         name = slab->next;

@@ -193,6 +193,14 @@ HAK_COLD void hak_family_slab_fails(struct hak_heap *heap, size_t granules) {
     hak_add(&heap->slab_count, -1);
 }
 
+HAK_COLD bool hak_family_slab_again(struct hak_heap *heap, size_t granules) {
+    hak_family_slab_begins(heap, granules);
+    if (!heap->is_refused) return true;
+    hak_family_note(hak_load_relaxed(&heap->family), (int64_t)granules);
+    hak_add(&heap->slab_count, 1);
+    return false;
+}
+
 HAK_COLD void hak_family_slab_ends(struct hak_heap *heap, const struct hak_slab *slab) {
     struct hak_family *family = hak_load_relaxed(&heap->family);
     if (family) hak_family_note(family, -(int64_t)hak_slab_class(slab)->granules);
@@ -355,11 +363,13 @@ static void slab_pass(struct hak_heap *from, struct hak_slab *slab, struct hak_h
 }
 
 static void large_change(const struct change *change, struct hak_granule *record) {
-    if (hak_load_acquire(&record->owner) != HAK_LARGE || hak_family_of_large(record) != change->family) return;
-    if (change->to) {
+    if (hak_load_acquire(&record->owner) != HAK_LARGE || !(hak_large_facts(record) & HAK_LARGE_FAMILY)) return;
+    const struct hak_family *family = hak_family_of_large(record);
+    if (change->to && (family == change->family || !family)) { /* none: of an instance that was given up, and may become another family's */
         hak_large_family_clear(record);
         return;
     }
+    if (family != change->family) return;
     if (!hak_large_end(record)) return;
     hak_family_large_ended(record);
     if (HAK_UNLIKELY(hak_secure_is_on())) hak_secure_large_ended(record);

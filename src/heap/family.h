@@ -63,6 +63,8 @@ HAK_INLINE void hak_family_note(struct hak_family *family, int64_t granules) { h
 /* A slab of the instance is about to be cut (is_refused: not within the limit), could not be (of any heap), ends, or becomes another's of the family. */
 void hak_family_slab_begins(struct hak_heap *heap, size_t granules);
 void hak_family_slab_fails(struct hak_heap *heap, size_t granules);
+/* begins() once more, for one that ends before it was used. False: not within the limit; then fails() is due as it was. */
+bool hak_family_slab_again(struct hak_heap *heap, size_t granules);
 void hak_family_slab_ends(struct hak_heap *heap, const struct hak_slab *slab);
 void hak_family_slab_moves(struct hak_heap *from, struct hak_heap *to);
 HAK_INLINE bool hak_family_has_ended(struct hak_heap *heap) { return hak_load_relaxed(&hak_load_relaxed(&heap->family)->has_ended); }

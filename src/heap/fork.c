@@ -93,7 +93,7 @@ static HAK_COLD void heap_blank(struct hak_heap *heap, void *survivor) {
         shelf->current = NULL;
         shelf->partial = 0;
     }
-    heap->pending = 0;
+    __atomic_store_n(&heap->pending, 0, __ATOMIC_RELAXED);
     heap->mail_rest = NULL;
     for (unsigned i = 0; i < HAK_MIDDLE_CLASSES; i++) { /* clear in the row */
         struct hak_middle *middle = &heap->middle[i];

@@ -34,6 +34,7 @@ static void box_push(struct hak_heap *owner, struct hak_slab *slab) {
 static void dead_deliver(struct hak_heap *owner) {
     if (!hak_heap_dead_claim(owner)) return;
     hak_mail_take(owner);
+    if (HAK_UNLIKELY(owner->pending)) hak_event_pending(owner); /* a slab whose end met a claim */
     hak_heap_dead_unclaim(owner);
 }
 
@@ -48,7 +49,8 @@ static void dead_posted(struct hak_heap *self, struct hak_heap *owner) {
 }
 
 void hak_mail_of_dead(struct hak_heap *heap) {
-    if (hak_load_relaxed(&heap->mail) != 0 && hak_load_acquire(&heap->state) == HAK_HEAP_DEAD) dead_deliver(heap);
+    bool waits = hak_load_relaxed(&heap->mail) != 0 || __atomic_load_n(&heap->pending, __ATOMIC_RELAXED) != 0;
+    if (waits && hak_load_acquire(&heap->state) == HAK_HEAP_DEAD) dead_deliver(heap);
 }
 
 void hak_mail_left(struct hak_heap *self) {
@@ -116,13 +118,13 @@ static void batch_flush(struct hak_heap *self, struct hak_batch *batch) {
      * store is a release for the one before. A handler that flushes another batch meanwhile leaves this one in flight. */
     struct hak_batch *outer = hak_load_relaxed(&self->flying);
     uint64_t outer_mask = hak_load_relaxed(&self->flying_mask);
-    hak_store_relaxed(&self->flying_mask, mask);
+    hak_store_release(&self->flying_mask, mask); /* who sees it sees its batch's word, too */
     hak_store_release(&self->flying, batch);
     __atomic_store_n(&batch->mask, 0, __ATOMIC_RELEASE); /* first: a thread that vanishes here loses blocks, never doubles them */
     HAK_COUNT(&self->counters, free_batch, 1);
     give(self, batch->slab, batch->word, batch->behind, mask);
     hak_store_release(&self->flying, outer);
-    if (HAK_UNLIKELY(outer != NULL)) hak_store_relaxed(&self->flying_mask, outer_mask);
+    if (HAK_UNLIKELY(outer != NULL)) hak_store_release(&self->flying_mask, outer_mask);
     given(self, count, count + batch->room);
 }
 
@@ -213,10 +215,15 @@ static HAK_COLD void chores_without_visits(struct hak_heap *self) {
     hak_visit_chores(self);
 }
 
+/* Of batches that were begun, and blocks told by letter. */
+HAK_INLINE void count_since(struct hak_heap *self) {
+    enum { SINCE_MAX = 1024 };
+    if (HAK_UNLIKELY(++self->batch_since > SINCE_MAX)) chores_without_visits(self);
+}
+
 static void gather(struct hak_heap *self, const struct hak_granule *record, hak_atomic_u64 *word, uint64_t bit) {
-    enum { BEGUN_MAX = 1024 };
     batch_begin(self, batch_next(self, word), record, word, bit);
-    if (HAK_UNLIKELY(++self->batch_since > BEGUN_MAX)) chores_without_visits(self);
+    count_since(self);
 }
 
 void hak_stranger_gather(struct hak_heap *self, const struct hak_granule *record, unsigned index) {
@@ -235,7 +242,8 @@ void hak_stranger_free(struct hak_heap *self, struct hak_heap *owner, const stru
     }
     HAK_COUNT(&self->counters, free_stranger, 1);
     if (batch_join(self, word, bit)) return;
-    if (!may_tell(self, record, word) || !hak_letter_put(self, owner, block)) gather(self, record, word, bit);
+    if (may_tell(self, record, word) && hak_letter_put(self, owner, block)) count_since(self);
+    else gather(self, record, word, bit);
 }
 
 /* --- the owner's side --- */

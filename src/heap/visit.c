@@ -144,6 +144,7 @@ static void *take_from_partial(struct hak_heap *heap, unsigned index) {
 
 static void *take_from(struct hak_heap *dead, struct hak_heap *heap, unsigned index) {
     hak_mail_take(dead);
+    if (HAK_UNLIKELY(dead->pending)) hak_event_pending(dead);
     struct hak_slab *slab = index < hak_shelf_end(dead) ? hak_slab_named(hak_shelf_of(dead, index)->partial) : NULL;
     if (!slab || !hak_slab_claim(slab)) return NULL;
     hak_list_remove(dead, slab);
@@ -179,6 +180,15 @@ static HAK_NOINLINE void *take_from_dead(struct hak_heap *heap, unsigned index) 
     return asked.block;
 }
 
+/* Of a slab just cut that a third thread has had for long: a sweep that waits for the kernel, or that has vanished. It ends when the claim does.
+ * False: another one may not be cut. */
+static HAK_COLD bool leave_claimed(struct hak_heap *heap, unsigned index, struct hak_row *row) {
+    hak_shelf_of(heap, index)->current = NULL;
+    hak_row_arm(row, 0, 0);
+    hak_event_finish(heap, row->slab);
+    return !hak_load_relaxed(&heap->is_instance) || hak_family_slab_again(heap, hak_classes[index].granules);
+}
+
 static void *take_from_new(struct hak_heap *heap, unsigned index) {
     enum { TURNS_MAX = 200 }; /* some 20 ms */
     struct hak_slab *slab = hak_slab_cut_again(heap, index);
@@ -211,8 +221,7 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
         block = take(heap, hak_slab_row(slab), &claimed);
     }
     if (HAK_LIKELY(!claimed)) return block;
-    shelf->current = NULL; /* who claims it has vanished: the span is lost */
-    return take_from_new(heap, index);
+    return leave_claimed(heap, index, hak_slab_row(slab)) ? take_from_new(heap, index) : NULL;
 }
 
 /* Of an instance: what its family's dead ones have; NULL: it may have a new slab, or, there being no turn, the family's limit refuses that. */
