@@ -207,7 +207,7 @@ static struct {
 } at_exit = { .standard_error = -1 };
 
 void hak_report_at_start(void) {
-    if (hak_options.stats || hak_options.report[0] || hak_options.record[0]) {
+    if (hak_options.stats || hak_options.report[0] || hak_options.record[0] || hak_options.policy[0]) {
         at_exit.is_asked = true;
         at_exit.standard_error = hak_os_duplicate(2);
         at_exit.identity = hak_os_identity(at_exit.standard_error);
@@ -228,7 +228,7 @@ void hak_report_in_child(void) {
 
 /* 2, or our copy of it: whichever still is what standard error was at the start; the program may have closed either, and opened a
  * file of its own under its number. -1: it is not there any more. */
-static int report_descriptor(void) {
+int hak_report_descriptor(void) {
     if (!at_exit.is_asked || is_standard_error(2)) return 2;
     return is_standard_error(at_exit.standard_error) ? at_exit.standard_error : -1;
 }
@@ -243,6 +243,7 @@ static void error_name(struct hak_text *text, int error) {
         { EMFILE, "too many open files" },       { ENAMETOOLONG, "name too long" }, { EPERM, "not permitted" },
         { EDQUOT, "quota exceeded" },            { EFBIG, "file too large" },       { EIO, "input/output error" },
         { ENXIO, "nobody reads it" }, /* a pipe */
+        { EPIPE, "nobody reads it" },            { EBUSY, "it is being written" },
     };
     for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (names[i].error == error) {
@@ -262,7 +263,7 @@ HAK_COLD void hak_report_failure_say(const char *what, const char *path, int err
     error_name(&text, error < 0 ? -error : error);
     hak_text_str(&text, hak_os_sandbox_words(error < 0 ? error : -error));
     hak_text_end_line(&text);
-    hak_os_note(report_descriptor(), bytes, hak_text_held(&text));
+    hak_os_note(hak_report_descriptor(), bytes, hak_text_held(&text));
 }
 
 static int json_write_descriptor(int fd) {
@@ -274,7 +275,6 @@ static int json_write_descriptor(int fd) {
     hak_stats_get(&stats, sizeof(stats));
     json_write(&sink, &stats);
     sink_flush(&sink);
-    hak_os_close(fd);
     return sink.error;
 }
 
@@ -283,20 +283,19 @@ static int json_write_path(const char *path) {
     char bytes[PATH_BYTES_MAX + 32];
     struct hak_text sibling = HAK_TEXT(bytes);
     int fd = hak_os_open_standing(path);
-    if (fd != HAK_DESCRIPTOR_NONE)
-        return json_write_descriptor(fd);
+    if (fd != HAK_DESCRIPTOR_NONE) {
+        int error = json_write_descriptor(fd);
+        if (fd >= 0)
+            hak_os_close(fd);
+        return error;
+    }
 
     hak_text_format(&sibling, "%s.%u.new", path, hak_os_pid());
     hak_text_end(&sibling);
     fd = hak_os_open_new(bytes);
     if (fd < 0)
         return fd;
-    int error = json_write_descriptor(fd);
-    if (!error)
-        error = hak_os_rename(bytes, path);
-    if (error)
-        hak_os_unlink(bytes);
-    return error;
+    return hak_os_replace(fd, json_write_descriptor(fd), bytes, path);
 }
 
 static void json_write_file(void) {
@@ -314,7 +313,7 @@ static HAK_NOINLINE void wanted_at_exit(void) {
     if (__atomic_exchange_n(&at_exit.pid_written, pid, __ATOMIC_RELAXED) == pid)
         return;
     if (hak_options.stats)
-        hak_report_write(report_descriptor());
+        hak_report_write(hak_report_descriptor());
     if (hak_options.report[0])
         json_write_file();
 }

@@ -27,6 +27,9 @@ void hak_report_write(int fd);
 /* A further member of the JSON object, with its comma; start.c sets it. After each row of at most 1 KiB it calls row_end. */
 extern void (*hak_report_on_json)(struct hak_text *text, void (*row_end)(void *context), void *context);
 
+/* Where standard error is now, if it is still what it was when the program began: 2, or our copy of it; else -1. */
+int hak_report_descriptor(void);
+
 /* The line that names a file which cannot be written; for others who write files. */
 void hak_report_failure_say(const char *what, const char *path, int error);
 

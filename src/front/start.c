@@ -153,9 +153,10 @@ __attribute__((constructor(101), cold)) static void program_begins(void) {
     options_read();
     key_make();
     child_handler_set();
-    if (HAK_OPT(stats) || hak_options.report[0] || hak_options.record[0]) hak_report_at_start();
+    if (HAK_OPT(stats) || hak_options.report[0] || hak_options.record[0] || hak_options.policy[0]) hak_report_at_start();
     if (HAK_OPT(crash_report)) hak_crash_at_start(hak_describe_address);
     hak_watch_on_failure = hak_report_failure_say;
+    hak_learn_line_to = hak_report_descriptor;
     hak_learn_on_shown = hak_watch_publish_learn;
     hak_learn_lifetime_start(); /* before the policy file is read */
     if (hak_learn_start()) pthread_atfork(NULL, hak_learn_forked, NULL);

@@ -23,6 +23,9 @@ void hak_learn_end(void);
 /* "learn": {...}, as a member of the statistics' JSON object; row_end is called after each line. */
 void hak_learn_json(struct hak_text *text, void (*row_end)(void *context), void *context);
 
+/* Where lines for standard error go; start.c sets it. NULL: 2. */
+extern int (*hak_learn_line_to)(void);
+
 /* Told once where the state is that others may read, and its length; set before hak_learn_start(). */
 extern void (*hak_learn_on_shown)(const void *shown, size_t bytes);
 

@@ -3,6 +3,7 @@
 
 #include "hakmem/hakmem.h"
 #include "learn/cycle.h"
+#include "learn/learn.h"
 #include "learn/measure.h"
 #include "learn/policy_text.h"
 #include "learn/strategy.h"
@@ -38,6 +39,8 @@ void hak_policy_room_set(enum hak_policy_kind kind, const struct hak_policy_room
 
 /* --- what is said --- */
 
+int (*hak_learn_line_to)(void);
+
 void hak_policy_say(const char *path, const char *what) {
     char bytes[PATH_BYTES + 256];
     struct hak_text text = HAK_TEXT(bytes);
@@ -46,7 +49,7 @@ void hak_policy_say(const char *path, const char *what) {
     hak_text_char(&text, ' ');
     hak_text_str(&text, what);
     hak_text_end_line(&text);
-    hak_os_note(2, bytes, hak_text_held(&text));
+    hak_os_note(hak_learn_line_to ? hak_learn_line_to() : 2, bytes, hak_text_held(&text));
 }
 
 const char *hak_policy_error(int error) {
@@ -67,6 +70,7 @@ const char *hak_policy_error(int error) {
     case -ENOTDIR: return "not a directory";
     case -ENOMEM: return "memory is short";
     case -EBUSY: return "it is being written";
+    case -EPIPE: return "nobody reads it";
     default: return "input or output failed";
     }
 }

@@ -57,7 +57,7 @@ bool hak_spare_is_ours(void);
 /* The path of option `policy`, its %p, %e and %% replaced; false: it is too long. */
 bool hak_policy_path(char *bytes, size_t count);
 
-/* One line: HAKMEM_POLICY: PATH what. */
+/* One line: HAKMEM_POLICY: PATH what, to the descriptor of hak_learn_line_to (learn.h). */
 void hak_policy_say(const char *path, const char *what);
 const char *hak_policy_error(int error);
 

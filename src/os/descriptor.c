@@ -72,7 +72,7 @@ int hak_os_write_all(int fd, const void *bytes, size_t count) {
     if (!hak_os_file_takes(fd, count)) return -EFBIG;
     const char *at = bytes;
     while (count > 0) {
-        long written = HAK_SYS3(SYS_write, fd, at, count);
+        long written = hak_os_write_some(fd, at, count);
         if (written == -EINTR)
             continue;
         if (written < 0)
@@ -83,6 +83,18 @@ int hak_os_write_all(int fd, const void *bytes, size_t count) {
         count -= (size_t)written;
     }
     return 0;
+}
+
+int hak_os_replace(int fd, int error, const char *draft, const char *path) {
+    struct hak_os_identity ours = hak_os_identity(fd);
+    int there = (int)HAK_SYS4(SYS_openat, AT_FDCWD, draft, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+    struct hak_os_identity found = hak_os_identity(there);
+    if (there >= 0) hak_os_close(there);
+    hak_os_close(fd);
+    if (there >= 0 && (found.device != ours.device || found.inode != ours.inode)) return error ? error : -EBUSY;
+    if (!error) error = hak_os_rename(draft, path);
+    if (error) hak_os_unlink(draft);
+    return error;
 }
 
 int hak_os_open_read(const char *path) {

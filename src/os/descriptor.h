@@ -45,6 +45,10 @@ bool hak_os_read_self(uintptr_t address, void *bytes, size_t count);
 /* All of the bytes, or the error that stopped it. */
 int hak_os_write_all(int fd, const void *bytes, size_t count);
 
+/* Closes the file that was written as `draft`; where there was no `error`, it takes the place of `path`, else it goes. -EBUSY: another process
+ * whose number is ours, in another container, has begun its own draft there, which is left to it. */
+int hak_os_replace(int fd, int error, const char *draft, const char *path);
+
 #ifdef __cplusplus
 }
 #endif

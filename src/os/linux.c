@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -331,10 +332,23 @@ unsigned hak_os_pid(void) { return (unsigned)HAK_SYS1(SYS_getpid, 0); }
 unsigned hak_os_tid(void) { return (unsigned)HAK_SYS1(SYS_gettid, 0); }
 bool hak_os_thread_is_gone(unsigned tid) { return HAK_SYS3(SYS_tgkill, hak_os_pid(), tid, 0) == -ESRCH; }
 
+/* The signal is the calling thread's own, and comes after a part was written, too. One that waited for the thread before stays. */
+long hak_os_write_some(int fd, const void *bytes, size_t count) {
+    uint64_t broken = UINT64_C(1) << (SIGPIPE - 1), before = 0, waiting = 0;
+    struct timespec none = { 0, 0 };
+    bool is_held = HAK_SYS4(SYS_rt_sigprocmask, SIG_BLOCK, &broken, &before, sizeof broken) == 0;
+    if (before & broken) HAK_SYS2(SYS_rt_sigpending, &waiting, sizeof waiting);
+    long written = HAK_SYS3(SYS_write, fd, bytes, count);
+    if (!is_held) return written;
+    if (written != (long)count && !(waiting & broken)) HAK_SYS4(SYS_rt_sigtimedwait, &broken, NULL, &none, sizeof broken);
+    HAK_SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+    return written;
+}
+
 void hak_os_write(int fd, const void *bytes, size_t count) {
     const char *at = bytes;
     while (count > 0) {
-        long written = HAK_SYS3(SYS_write, fd, at, count);
+        long written = hak_os_write_some(fd, at, count);
         if (written == -EINTR) continue;
         if (written <= 0) return;
         at += written;

@@ -127,6 +127,8 @@ HAK_INLINE uint64_t hak_os_ticks(void) {
 }
 
 /* --- files and the end --- */
+/* As much of it as goes at once, or -errno. A pipe or socket that nobody reads is -EPIPE and no SIGPIPE: the program did not write. */
+long hak_os_write_some(int fd, const void *bytes, size_t count);
 void hak_os_write(int fd, const void *bytes, size_t count); /* all of it; gives up silently on an error */
 void hak_os_note(int fd, const void *bytes, size_t count);  /* the same, if that cannot end the program: not for its last words */
 int hak_os_open_new(const char *path);                      /* 0600; fd or -errno */

@@ -75,16 +75,6 @@ long hak_os_read_all(int fd, void *bytes, size_t count) {
     return (long)done;
 }
 
-static int sibling_write(const char *sibling, const void *bytes, size_t count, bool *is_made) {
-    long fd = HAK_SYS4(SYS_openat, AT_FDCWD, sibling, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    *is_made = fd >= 0;
-    if (fd < 0) return (int)fd;
-    int error = hak_os_write_all((int)fd, bytes, count);
-    if (!error) error = (int)HAK_SYS1(SYS_fsync, fd);
-    HAK_SYS1(SYS_close, fd);
-    return error;
-}
-
 int hak_os_replace_file(const char *path, const void *bytes, size_t count) {
     char name[PATH_BYTES + 32];
     struct hak_text sibling = HAK_TEXT(name);
@@ -97,13 +87,9 @@ int hak_os_replace_file(const char *path, const void *bytes, size_t count) {
     }
     hak_text_format(&sibling, "%s.%u.new", path, hak_os_pid());
     if (hak_text_end(&sibling) >= sizeof name) return -ENAMETOOLONG;
-    bool is_made;
-    int error = sibling_write(name, bytes, count, &is_made);
-    if (error == -EEXIST) { /* of an earlier process with our number */
-        hak_os_unlink(name);
-        error = sibling_write(name, bytes, count, &is_made);
-    }
-    if (!error) error = hak_os_rename(name, path);
-    if (error && is_made) hak_os_unlink(name); /* a sandbox may refuse the one and kill for the other */
-    return error;
+    fd = hak_os_open_new(name);
+    if (fd < 0) return (int)fd;
+    int error = hak_os_write_all((int)fd, bytes, count);
+    if (!error) error = (int)HAK_SYS1(SYS_fsync, fd);
+    return hak_os_replace((int)fd, error, name, path);
 }

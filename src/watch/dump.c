@@ -167,8 +167,8 @@ int hak_dump_write(const char *path, const char *reason) {
     }
     if (!error && fd >= 0) {
         error = all_write(fd, reason);
-        hak_os_close(fd);
-        if (!standing) error ? (void)hak_os_unlink(fresh) : (void)(error = hak_os_rename(fresh, name));
+        if (standing) hak_os_close(fd);
+        else error = hak_os_replace(fd, error, fresh, name);
         if (!error) __atomic_fetch_add(&hakmem_published.dumps, 1, __ATOMIC_RELAXED);
     } else if (!error) {
         error = fd;

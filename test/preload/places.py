@@ -28,6 +28,8 @@ int main(void) { for (int i = 0; i < 10000; i++) { char *p = malloc(1000 + i); m
 CLOSES = r"""
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 #include <unistd.h>
 int main(int count, char **word)
 {
@@ -35,6 +37,18 @@ int main(int count, char **word)
     if (count > 2) { open("/dev/null", O_RDWR); open("/dev/null", O_RDWR); }
     int data = open(word[1], O_RDWR | O_CREAT | O_TRUNC, 0600);
     free(malloc(100));
+    static char *block[4096];
+    struct timespec begin, now;
+    unsigned dice = 1;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    if (count > 3) do {
+        for (int i = 0; i < 100000; i++) {
+            unsigned k = (dice = dice * 1103515245u + 12345u) >> 16 & 4095;
+            free(block[k]);
+            memset(block[k] = malloc(16 + (dice >> 8) % 600), 1, 16);
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < atoi(word[3]));
     return write(data, "DATA", 4) == 4 ? data != 2 : 1;
 }
 """
@@ -278,11 +292,20 @@ def main():
             if os.path.lexists(out):
                 os.unlink(out)
         data = os.path.join(folder, "data")
-        for words, before in (([closes, data], lambda: os.close(2)), ([closes, data, "all"], None)):
-            done = run(words, before=before, pass_error=False, HAKMEM_STATS="1", HAKMEM_RECORD=folder + "/none/x")
+        for words, before, options in (([closes, data], lambda: os.close(2), {"HAKMEM_STATS": "1", "HAKMEM_RECORD": folder + "/none/x"}),
+                                       ([closes, data, "all"], None, {"HAKMEM_STATS": "1", "HAKMEM_RECORD": folder + "/none/x"}),
+                                       ([closes, data, "all", "2000"], None, {"HAKMEM_POLICY": folder + "/none/x", "HAKMEM_LEARN_HURRY": "100"})):
+            done = run(words, before=before, pass_error=False, **options)
             with open(data, encoding="utf-8", errors="replace") as file:
                 said = file.read()
             expect(done.returncode == 0 and said == "DATA", f"{words[1:]}: {done.returncode}, the program's file holds {said[:80]!r}")
+        for variable in ("HAKMEM_RECORD", "HAKMEM_REPORT"): # nobody reads what is said
+            read_end, write_end = os.pipe()
+            os.close(read_end)
+            done = run([allocates], before=lambda to=write_end: (os.dup2(to, 2), signal.signal(signal.SIGPIPE, signal.SIG_DFL)), pass_error=False,
+                       **{variable: folder + "/none/x"})
+            os.close(write_end)
+            expect(done.returncode == 0, f"{variable}: the line that nobody reads ended the program: {done.returncode}")
         done = run([build(folder, "early", EARLY)], HAKMEM_STATS="1")
         expect(done.returncode == 0 and "statistics of process" in done.stderr, f"an early allocation: {done.stderr[:80]!r}")
         done = run([build(folder, "own_family", OWN_FAMILY)])
