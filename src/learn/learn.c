@@ -288,7 +288,7 @@ static void policy_believe(const struct hak_policy *policy) {
     for (unsigned i = 0; policy->has_noise && i < policy->rating_count; i++) {
         const struct hak_policy_rating *row = &policy->rating[i];
         unsigned strategy = hak_strategy_named(row->strategy);
-        if (strategy < HAK_STRATEGY_COUNT && row->duels)
+        if (strategy < HAK_STRATEGY_COUNT && row->duels && hak_strategy_plays(strategy))
             hak_tournament_believe(&learn.cycle.tournament, strategy, (int32_t)row->elo, (double)policy->noise / 1e6,
                                    row->duels < 64 ? (unsigned)row->duels : 64);
     }

@@ -57,6 +57,15 @@ static bool same(const struct hak_knob *a, const struct hak_knob *b, bool but_pi
     return true;
 }
 
+/* The row whose name that is, cut off where a row's would be. */
+static unsigned named_beginning(const char *name) {
+    char bytes[HAK_STRATEGY_NAME_BYTES];
+    struct hak_text text = HAK_TEXT(bytes);
+    hak_text_str(&text, name);
+    hak_text_end(&text);
+    return hak_strategy_named(bytes);
+}
+
 unsigned hak_strategy_save(const char *name, const struct hak_knob *knobs, unsigned count) {
     struct hak_strategy *saved = &saved_row;
     unsigned used = 0;
@@ -66,6 +75,7 @@ unsigned hak_strategy_save(const char *name, const struct hak_knob *knobs, unsig
     for (unsigned i = 0; i < HAK_STRATEGY_SAVED; i++)
         if (!hak_strategy_at(i)->is_control && same(hak_strategy_at(i)->knob, saved->knob, false)) return i;
     unsigned length = 0;
+    if (named_beginning(name) < HAK_STRATEGY_SAVED) name = "saved"; /* two rows of one name are a file that the next run refuses */
     for (; name[length] && length < HAK_STRATEGY_NAME_BYTES - 1; length++) saved->name[length] = name[length];
     saved->name[length] = 0;
     return HAK_STRATEGY_SAVED;

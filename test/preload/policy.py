@@ -331,6 +331,23 @@ def who_learnt_nothing_writes_nothing(folder, program):
     expect(not any(name.startswith("fork.policy") for name in os.listdir(folder)), f"{os.listdir(folder)}")
 
 
+def what_a_row_called_before_is_learnt_from_again(folder, program):
+    """A library whose defaults were others has written: its baseline is no row of ours, and what we write must be believed again."""
+    path = os.path.join(folder, "older.policy")
+    run(program, "2", HAKMEM_POLICY=path, HAKMEM_LEARN_HURRY=100)  # its build-id
+    with open(path, encoding="ascii") as file:
+        text = frozen_text(file.read(), "baseline", word_bytes=40960).replace("stage frozen", "stage learn")
+    with open(path, "w", encoding="ascii") as file:
+        file.write(with_end(text[:text.rindex("end ")]))
+    named = [[], []]
+    for turn in range(2):
+        said = run(program, "4", HAKMEM_POLICY=path, HAKMEM_LEARN_HURRY=100)
+        expect(said == "", f"an older library's baseline, run {turn + 1}: {said}")
+        with open(path, encoding="ascii") as file:
+            named[turn] = [line.split()[1] for line in file if line.startswith("rating ")]
+    expect("saved" in named[0] and all(names.count("baseline") == 1 for names in named), f"ratings of {named}")
+
+
 def the_example_of_the_page_is_a_policy(folder, program):
     page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "policy.md")
     with open(page, encoding="utf-8") as file:
@@ -411,6 +428,7 @@ def main():
         free_memory_that_is_not_wanted_again_is_not_kept(folder)
         growth_for_new_sites_wakes_it(folder)
         who_learnt_nothing_writes_nothing(folder, program)
+        what_a_row_called_before_is_learnt_from_again(folder, program)
         the_example_of_the_page_is_a_policy(folder, program)
         the_bad_one_loses_and_the_twin_does_not_differ(folder, program)
         redis_learns(folder)

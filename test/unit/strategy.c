@@ -80,6 +80,18 @@ static void a_saved_setting_is_the_row_that_is_the_same_or_a_row_of_its_own(void
     hak_strategy_save("nothing", NULL, 0);
 }
 
+/* Of a library whose defaults were others, or of a hand: a policy file has a row for each name, and is refused where one stands there twice. */
+static void a_saved_setting_of_a_rows_name_has_another(void **state) {
+    (void)state;
+    struct hak_knob own[] = { { HAK_O_word_bytes, 40960 } };
+    for (unsigned i = 0; i < HAK_STRATEGY_SAVED; i++) {
+        assert_int_equal(hak_strategy_save(hak_strategy_at(i)->name, own, 1), HAK_STRATEGY_SAVED);
+        assert_string_equal(hak_strategy_at(HAK_STRATEGY_SAVED)->name, "saved");
+        assert_int_equal(hak_strategy_named("saved"), HAK_STRATEGY_SAVED);
+    }
+    hak_strategy_save("nothing", NULL, 0);
+}
+
 /* Last, for what the user has set stays his. */
 static void what_the_user_decides_is_not_played_for(void **state) {
     (void)state;
@@ -101,6 +113,7 @@ int main(void) {
         cmocka_unit_test(applying_sets_all_knobs_and_the_baseline_takes_them_back),
         cmocka_unit_test(memory_is_what_is_waited_for),
         cmocka_unit_test(a_saved_setting_is_the_row_that_is_the_same_or_a_row_of_its_own),
+        cmocka_unit_test(a_saved_setting_of_a_rows_name_has_another),
         cmocka_unit_test(what_the_user_decides_is_not_played_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

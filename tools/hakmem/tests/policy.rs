@@ -268,7 +268,7 @@ fn what_is_learnt_goes_round() {
     refused(&merged, "the sum over the file is another");
 }
 
-/// Of a process the strategy's name is shown; its values are those of the file that it began with, and of its environment.
+/// Of a process the strategy's name is shown, which is not that of a row with other values (hold); its values are those of the file that it began with, and of its environment.
 #[test]
 fn options_in_force_are_told_of_a_process() {
     let Some(library) = library() else {
@@ -289,7 +289,7 @@ fn options_in_force_are_told_of_a_process() {
     let until = Instant::now() + Duration::from_secs(10);
     let told = loop {
         let (_, stdout, _) = output(&mut hakmem(&["explain", "-p", &child.id().to_string()]));
-        if stdout.contains("FROZEN: hold") || Instant::now() > until {
+        if stdout.contains("FROZEN: saved") || Instant::now() > until {
             break stdout;
         }
         thread::sleep(Duration::from_millis(50));

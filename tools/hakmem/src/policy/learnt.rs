@@ -197,6 +197,9 @@ pub fn chosen(stage: Stage, frozen: String, rivals: &[Rival]) -> String {
     on_trial.filter(|_| stage == Stage::Canary).unwrap_or(frozen)
 }
 
+/// What the library calls a file's values that no row has, where the file calls them as a row is called.
+const SAVED: &str = "saved";
+
 impl Learnt {
     /// What is in force where only the strategy's name is shown: a policy file of that strategy brought values of its own, and what the
     /// environment sets wins. What is known by call site only the file has.
@@ -204,7 +207,9 @@ impl Learnt {
         if let Some(policy) = file {
             self.sites = Learnt::from(policy).sites;
         }
-        if let Some(policy) = file.filter(|policy| policy.strategy == self.strategy) {
+        if let Some(policy) =
+            file.filter(|policy| [&policy.strategy, SAVED].contains(&self.strategy.as_str()))
+        {
             self.knobs = policy.knobs.clone();
         }
         let number = |row: &OptionRow| {

@@ -330,6 +330,9 @@ fn what_is_in_force_is_told_of_a_process() {
     assert!(text.contains(&format!("  free_max_mb is 7 instead of {default}: ")), "{text}");
     assert!(!text.contains("purge_delay_ms"), "the file's hold has none: {text}");
     assert!(text.contains("1 call site asks for long-lived small blocks"), "{text}");
+    let saved = serde_json::json!({"learn": {"stage": "frozen", "frozen_strategy": "saved"}});
+    let text = words::explain(&Learnt::of_report(&saved, "x").unwrap().in_force(Some(&policy), &[]));
+    assert!(text.contains(&format!("  free_max_mb is 7 instead of {default}: ")), "{text}");
     // Of another strategy it is not what is in force.
     policy.strategy = "lean".to_owned();
     for file in [None, Some(&policy)] {
