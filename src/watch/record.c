@@ -144,11 +144,15 @@ static uint32_t thread_row(uint32_t tid) {
     return (uint32_t)at;
 }
 
+static bool is_of_name(const struct hak_thread_row *row, char name[16]) {
+    hak_os_thread_name(name);
+    return memcmp(name, row->name, 16) == 0;
+}
+
 /* A program names its threads after it started them. */
 static void thread_name_again(struct hak_thread_row *row) {
     char name[16];
-    hak_os_thread_name(name);
-    if (memcmp(name, row->name, sizeof name) == 0) return;
+    if (is_of_name(row, name)) return;
     hak_row_write_begin(&row->sequence);
     memcpy(row->name, name, sizeof name);
     hak_row_write_end(&row->sequence);
@@ -233,7 +237,11 @@ uint32_t hak_record_alloc(struct hak_heap *heap, struct hak_watch *watch, struct
     sample->call = call.address;
     struct hak_caller caller = { (const void *)call.address, call.stack };
     sample->key = hak_caller_key(caller, heap->stack_top, sample->class_index);
-    if (!watch->tid) watch->tid = hak_os_tid();
+    if (!watch->tid) { /* a new thread, or another on this stack: the table has no room for each of a server's that lives for a request */
+        char name[16];
+        watch->tid = hak_os_tid();
+        if (watch->thread && !is_of_name(&threads[watch->thread], name)) watch->thread = 0;
+    }
     if (!watch->thread) watch->thread = thread_row(watch->tid);
     else if (watch->serial % 64 == 0) thread_name_again(&threads[watch->thread]);
     sample->thread = watch->thread;
@@ -294,7 +302,7 @@ uint32_t hak_record_free(struct hak_heap *heap, uint32_t number, bool known) {
     sample.age_ns = hak_os_clock_ns() - row->birth_ns;
     sample.age_bytes = __atomic_load_n(&hakmem_published.alloc_bytes, __ATOMIC_RELAXED) - row->birth_bytes;
     sample.thread_freed = is_here ? watch->thread : 0;
-    bool is_same = is_here && row->tid && row->tid == watch->tid; /* not by their rows: threads may be more than the table has */
+    bool is_same = is_here && row->tid && row->tid == watch->tid && watch->given == hak_watch_given(heap); /* not by their rows: threads may share one */
     sample.is_temporary = is_same && (serial == watch->serial || sample.age_ns < HAK_TEMPORARY_NS);
     hak_row_write_begin(&row->sequence);
     row->state = 0;

@@ -88,13 +88,16 @@ void hak_sample_tick(uint64_t now_ms) {
 
 /* --- a heap's part --- */
 
-static void thread_look(struct hak_watch *watch) {
+static void thread_look(const struct hak_heap *heap, struct hak_watch *watch) {
     uintptr_t pointer = (uintptr_t)__builtin_thread_pointer();
-    uint32_t epoch = hak_load_relaxed(&hak_epoch);
-    if (HAK_LIKELY(watch->thread_pointer == pointer && watch->epoch == epoch)) return;
+    uint32_t epoch = hak_load_relaxed(&hak_epoch), given = hak_watch_given(heap);
+    if (HAK_LIKELY(watch->thread_pointer == pointer && watch->epoch == epoch && watch->given == given)) return;
+    bool is_new = watch->thread_pointer != pointer || watch->epoch != epoch;
+    watch->given = given;
     watch->thread_pointer = pointer;
     watch->epoch = epoch;
-    watch->thread = watch->tid = 0;
+    watch->tid = 0;
+    if (is_new) watch->thread = 0;
     watch->bounds = (struct hak_stack_bounds){ 0, 0 };
 }
 
@@ -191,7 +194,7 @@ static HAK_NOINLINE void *sample_small(size_t bytes, struct hak_heap *heap, unsi
     uint64_t rate = hak_sample_rate(), begin_ns = hak_os_clock_ns();
     size_t usable = hak_classes[class_index].block_bytes, taken = bytes < usable ? bytes : usable, requested = taken - hak_secure_word_bytes();
     busy_begin(watch, begin_ns);
-    thread_look(watch);
+    thread_look(heap, watch);
     void *guarded = rate && guard_due(watch, usable, rate) ? guard_take(heap, watch, requested, taken, here, &number) : NULL;
     bool is_noted = hak_load_relaxed(&rows_wanted);
     void *block = guarded || !rate || !is_noted ? guarded : hak_tray_take(hak_class_plain(class_index), &number);
@@ -401,7 +404,7 @@ static HAK_NOINLINE uint32_t large_sample(struct hak_heap *heap, struct hak_watc
     struct hak_sample sample = { .block = block, .place = block, .requested_bytes = requested, .block_bytes = drawn,
                                  .rate_bytes = rate, .weight = hak_sample_weight(drawn, rate), .is_guarded = is_guarded };
     busy_begin(watch, begin_ns);
-    thread_look(watch);
+    thread_look(heap, watch);
     /* asked again: from here on the end of a recording, and the next one's beginning, see that somebody is at it */
     uint32_t number = hak_load_relaxed(&rows_wanted) ? hak_record_alloc(heap, watch, &sample, from, here, stacks_wanted()) : 0;
     sample_counted(hak_publish_held(begin_ns));
@@ -418,7 +421,7 @@ static void *on_large_apart(struct hak_heap *heap, size_t bytes, size_t align, b
     if (HAK_UNLIKELY(!watch)) return heap->large_ahead = NEVER, NULL;
     watch->large_is_sample = large_hit(heap, watch, bytes) && rate;
     if (HAK_LIKELY(!watch->large_is_sample) || !guard_due(watch, bytes, rate)) return NULL;
-    thread_look(watch);
+    thread_look(heap, watch);
     void *block = hak_guard_take(heap, bytes, align, here, &watch->bounds, &watch->random, &number);
     if (!block) return NULL;
     if (hak_load_relaxed(&rows_wanted)) hak_store_release(number, large_sample(heap, watch, block, bytes, bytes, 0, true));

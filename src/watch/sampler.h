@@ -14,9 +14,10 @@
 struct hak_watch {
     uint64_t random;
     uint32_t epoch;        /* and thread_pointer: whom thread and bounds are of */
+    uint32_t given;        /* and hak_watch_given(): whose number tid is */
     uintptr_t thread_pointer;
     uint32_t thread;       /* row in the table of threads */
-    uint32_t tid;          /* the thread's number; 0: not asked yet */
+    uint32_t tid;          /* the thread's number; 0: not asked yet. Who has an older one's stack, heap and name shares its row */
     uint32_t serial;       /* samples that the thread made */
     uint32_t busy;         /* the fork epoch: a sample is being taken, whatever is allocated meanwhile is not one; else 0 */
     uint64_t busy_ns;      /* since then, by hak_os_clock_ns() */
@@ -30,6 +31,12 @@ struct hak_watch {
 
 /* The heap's, made if need be; NULL: memory is short, or the heap is none. */
 struct hak_watch *hak_watch_of(struct hak_heap *heap);
+
+/* How often a heap was given to a thread: the next one may have the stack, and so the thread pointer, of the one before. */
+HAK_INLINE uint32_t hak_watch_given(const struct hak_heap *heap) {
+    struct hak_heap *home = hak_load_relaxed(&heap->home); /* under the secure level: its thread's */
+    return (uint32_t)(hak_load_relaxed(&(home ? home : heap)->thread) >> 32);
+}
 
 /* Were there too many samples, or few? */
 void hak_sample_tick(uint64_t now_ms);

@@ -67,7 +67,7 @@ EXPECT_UNUSED static const struct hak_stack_row *recorded_stack(uint64_t number)
     return (const void *)(uintptr_t)(hakmem_published.stacks.address + number * hakmem_published.stacks.row_bytes);
 }
 
-/* Threads one after another, each on a stack of its own: who gets an older one's stack and heap is taken for that one. */
+/* Threads one after another, each on a stack of its own: who gets an older one's stack and heap, and has its name, shares its row. */
 enum { RECORDED_STACK_BYTES = 128 << 10, RECORDED_BLOCKS = 400 };
 EXPECT_UNUSED static char *recorded_stacks(size_t count)
 {
@@ -82,15 +82,19 @@ EXPECT_UNUSED static void *recorded_blocks_come_and_go(void *unused)
         free(malloc(64));
     return NULL;
 }
-EXPECT_UNUSED static void recorded_thread_run(char *stacks, size_t number)
+EXPECT_UNUSED static void recorded_thread_on(char *stack, void *(*body)(void *))
 {
     pthread_t thread;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
-    REQUIRE(pthread_attr_setstack(&attributes, stacks + number * RECORDED_STACK_BYTES, RECORDED_STACK_BYTES) == 0);
-    REQUIRE(pthread_create(&thread, &attributes, recorded_blocks_come_and_go, NULL) == 0);
+    REQUIRE(pthread_attr_setstack(&attributes, stack, RECORDED_STACK_BYTES) == 0);
+    REQUIRE(pthread_create(&thread, &attributes, body, NULL) == 0);
     pthread_join(thread, NULL);
     pthread_attr_destroy(&attributes);
+}
+EXPECT_UNUSED static void recorded_thread_run(char *stacks, size_t number)
+{
+    recorded_thread_on(stacks + number * RECORDED_STACK_BYTES, recorded_blocks_come_and_go);
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* recorded_threads.c - more threads than the table of threads has rows: what is temporary is known of the last one, too.
  *
  * Owns:      itself, started again with a sample for every 64 bytes.
- * Threads:   one after another, each on a stack of its own: who gets an older one's stack and heap is taken for that one.
+ * Threads:   one after another, each on a stack of its own: who gets an older one's stack and heap, and has its name, shares its row.
  *
  * ctest: native
  */
@@ -39,12 +39,45 @@ static void the_last_of_many_threads_has_temporary_blocks(void)
                (unsigned long long)(temporary / HAK_COUNT_UNIT), (unsigned long long)(freed / HAK_COUNT_UNIT));
 }
 
+static void *held[RECORDED_BLOCKS];
+static void *blocks_come(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < RECORDED_BLOCKS; i++)
+        held[i] = malloc(64);
+    return NULL;
+}
+static void *blocks_go(void *unused)
+{
+    (void)unused;
+    for (int i = RECORDED_BLOCKS; i-- > 0;)
+        free(held[i]);
+    return NULL;
+}
+
+/* Each on the stack, and with the heap, of the one before: the thread pointer is the same, the thread is not. */
+static void what_another_thread_frees_is_not_temporary(void)
+{
+    char *stack = recorded_stacks(1);
+    struct sums before = sums_now();
+    for (int turn = 0; turn < 10; turn++) {
+        recorded_thread_on(stack, blocks_come);
+        recorded_thread_on(stack, blocks_go);
+    }
+    struct sums after = sums_now();
+    /* what this thread allocates and frees for each of them is temporary */
+    EXPECT_SAY(after.freed - before.freed > 5 * RECORDED_BLOCKS * HAK_COUNT_UNIT && after.temporary - before.temporary < RECORDED_BLOCKS / 4 * HAK_COUNT_UNIT,
+               "%llu of %llu freed blocks are temporary", (unsigned long long)((after.temporary - before.temporary) / HAK_COUNT_UNIT),
+               (unsigned long long)((after.freed - before.freed) / HAK_COUNT_UNIT));
+}
+
 int main(int count, char **words)
 {
     (void)count;
     if (!&hakmem_published)
         return EXPECT_SKIPPED;
     recorded_from_the_start(words);
+    RUN(what_another_thread_frees_is_not_temporary);
     RUN(the_last_of_many_threads_has_temporary_blocks);
     return EXPECT_RESULT();
 }
