@@ -13,7 +13,8 @@ use crate::text::{self, Failure};
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use std::{env, fs, io, mem, ptr};
 
@@ -208,9 +209,14 @@ pub struct Outcome {
 /// terminal's, which sends them to both of us.
 const HANDED_ON: [c_int; 7] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM];
+const ENDING: [c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 /// Longer than a signal needs to all of a process group.
 const STOP_PAUSE: Duration = Duration::from_millis(20);
 static CHILD: AtomicI32 = AtomicI32::new(0);
+/// What is still to be done when the program has ended: see `hurry_on_signals`.
+static IS_TO_HURRY: AtomicBool = AtomicBool::new(false);
+static HURRIED: AtomicBool = AtomicBool::new(false);
+static LAST_WORDS: OnceLock<Vec<u8>> = OnceLock::new();
 
 extern "C" fn signal_hand_on(signal: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
     let child = CHILD.load(Relaxed);
@@ -218,6 +224,26 @@ extern "C" fn signal_hand_on(signal: c_int, info: *mut libc::siginfo_t, _context
     if child > 0 && !from_kernel {
         unsafe { libc::kill(child, signal) };
     }
+    if child == 0 && ENDING.contains(&signal) && HURRIED.swap(true, Relaxed) {
+        if let Some(words) = LAST_WORDS.get() {
+            unsafe { libc::write(2, words.as_ptr().cast(), words.len()) };
+        }
+        unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal); // at our return: it is held back until then
+        }
+    }
+}
+
+/// For who has work that takes a while when the program has ended: a signal then says that this is to be short
+/// (`is_hurried`); a second one ends us, with these words on standard error.
+pub fn hurry_on_signals(last_words: Vec<u8>) {
+    let _ = LAST_WORDS.set(last_words);
+    IS_TO_HURRY.store(true, Relaxed);
+}
+
+pub fn is_hurried() -> bool {
+    HURRIED.load(Relaxed)
 }
 
 fn handlers_install() {
@@ -233,6 +259,9 @@ fn handlers_install() {
 }
 
 fn handlers_remove() {
+    if IS_TO_HURRY.load(Relaxed) {
+        return;
+    }
     for signal in HANDED_ON.into_iter().filter(|signal| !signal_is_ignored(*signal)) {
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }

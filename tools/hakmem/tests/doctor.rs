@@ -292,6 +292,37 @@ fn a_running_process_is_examined() {
     assert!(stdout_without.contains("runs without hakmem"), "{stdout_without}");
 }
 
+/// Whoever owns the process chose its environment; who looks may be root at a terminal.
+#[test]
+fn what_stands_in_an_environment_reaches_no_terminal() {
+    let mut child = Command::new("sleep")
+        .arg("100")
+        .env_remove("LD_PRELOAD")
+        .env("HAKMEM_\x1b[2J\x1b]0;x\x07", "1\nserious: two lines\x1b[31m")
+        .env("MALLOC_ARENA_MAX", "2\nserious three")
+        .env("GLIBC_TUNABLES", "glibc.malloc.check=3\x1b[31m\nserious four")
+        .spawn()
+        .unwrap();
+    let plain = |stdout: &str| !stdout.contains(|c: char| c.is_control() && c != '\n');
+    let mut shown = String::new();
+    for _ in 0..4000 {
+        shown = output(&mut hakmem(&["doctor", "-p", &child.id().to_string()])).1;
+        if shown.contains("glibc.malloc.check=3") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(shown.contains("glibc.malloc.check=3") && plain(&shown), "{shown:?}");
+    assert!(
+        !shown.lines().any(|line| ["serious: two", "serious three", "serious four"]
+            .iter()
+            .any(|part| line.starts_with(part))),
+        "{shown:?}"
+    );
+}
+
 #[test]
 fn a_process_of_somebody_else_is_refused() {
     if unsafe { libc::geteuid() } != 0 {

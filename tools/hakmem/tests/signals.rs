@@ -187,6 +187,54 @@ fn a_program_that_stops_itself_gives_the_terminal_back_and_goes_on() {
     assert_eq!(child.wait().unwrap().code(), Some(42));
 }
 
+/// The work that is left when the program has ended waits here for a reader of the report.
+#[test]
+fn a_signal_after_the_program_s_end_loses_no_report_and_a_second_one_ends_the_command() {
+    for signals in [1, 2] {
+        let folder = folder(&format!("after-{signals}"));
+        let path = program(&folder, "listener", LISTENER);
+        let (pipe, temporary) = (folder.join("report"), folder.join("tmp"));
+        fs::create_dir(&temporary).unwrap();
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let arguments = [
+            "run",
+            "--report-json",
+            pipe.to_str().unwrap(),
+            "--",
+            path.to_str().unwrap(),
+            folder.to_str().unwrap(),
+        ];
+        let mut command = hakmem_without_terminal(&arguments);
+        let child = command.env("TMPDIR", &temporary).stderr(Stdio::piped()).spawn().unwrap();
+        wait_for(&folder.join("ready"));
+        let listener = listener_of(&path);
+        unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+        while Path::new(&format!("/proc/{listener}")).exists() {
+            std::thread::sleep(Duration::from_millis(5)); // until it is reaped
+        }
+        for _ in 0..signals {
+            std::thread::sleep(Duration::from_millis(200));
+            unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+        }
+        if signals == 1 {
+            let report = fs::read_to_string(&pipe).unwrap();
+            assert!(report.contains("7.8.9"), "{report}");
+        }
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        if signals == 1 {
+            assert_eq!((output.status.code(), said.as_ref()), (Some(42), ""));
+            assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+        } else {
+            assert_eq!(output.status.signal(), Some(libc::SIGTERM), "{said}");
+            assert!(
+                said.starts_with("hakmem: ended; what was written stays in ") && said.lines().count() == 1,
+                "{said}"
+            );
+        }
+    }
+}
+
 fn hakmem_without_terminal(arguments: &[&str]) -> Command {
     let mut command = hakmem(arguments);
     unsafe {

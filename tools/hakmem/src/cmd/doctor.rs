@@ -3,6 +3,7 @@
 //! The rules are in check/; here they are asked and their findings shown, the gravest first.
 
 use crate::check::{self, Finding, Severity, environment_check, ok, serious};
+use crate::profile::file::name_clean;
 use crate::text::{Colour, Failure, colours_welcome, counted, paint};
 use crate::{library, process};
 use serde_json::json;
@@ -70,7 +71,9 @@ fn findings_print(findings: &[Finding]) {
         };
         let advice =
             if finding.advice.is_empty() { String::new() } else { format!(" -> {}", finding.advice) };
-        println!("{} {}{advice}", paint(&format!("{word:<8}"), colour, colours), finding.what);
+        let mut line = format!("{}{advice}", finding.what);
+        name_clean(&mut line); // it may hold what another user put into his process's environment or paths
+        println!("{} {line}", paint(&format!("{word:<8}"), colour, colours));
     }
     let number = |severity| findings.iter().filter(|finding| finding.severity == severity).count() as u64;
     let warnings = counted(number(Severity::Warning), "warning", "warnings");

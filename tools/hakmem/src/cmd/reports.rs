@@ -7,7 +7,7 @@ use crate::cmd::others::dump_name;
 use crate::cmd::record::LastLook;
 use crate::options;
 use crate::output::path_with_pid;
-use crate::process::{End, Outcome, signal_name};
+use crate::process::{self, End, Outcome, signal_name};
 use crate::profile::file;
 use crate::recording::guards;
 use crate::stats::Stats;
@@ -230,6 +230,11 @@ impl ReportFolder {
                     text::quote(&dump)
                 ));
             }
+        }
+        if process::is_hurried() {
+            text::line_to_stderr(
+                "hakmem: interrupted: functions that had no name by then have none in the profile",
+            );
         }
         if !has_own {
             let reason = self.absence_reason(obstacle, outcome);

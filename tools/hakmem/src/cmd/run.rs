@@ -96,6 +96,8 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
         Output::open(&path).map_err(|failure| Failure::start(failure.line))?;
     }
     let mut folder = ReportFolder::make()?;
+    let place = text::quote(&folder.path);
+    process::hurry_on_signals(format!("hakmem: ended; what was written stays in {place}\n").into_bytes());
     let wanted = env::var_os("HAKMEM_REPORT");
     changes.push(("HAKMEM_REPORT".to_owned(), folder.pattern()));
     if arguments.record.is_some() {

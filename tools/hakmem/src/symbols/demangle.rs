@@ -1,9 +1,23 @@
 //! demangle.rs - C++ and Rust names as their authors wrote them.
 
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
+use std::fmt::{self, Write};
 
 /// A mangled name may expand exponentially; longer ones are shown as they are.
 const NAME_BYTES_MAX: usize = 16 << 10;
+
+/// A text that refuses to grow further: a name of 400 bytes may stand for one of gigabytes.
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        if part.len() > NAME_BYTES_MAX - self.0.len() {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(part);
+        Ok(())
+    }
+}
 
 pub fn demangled(name: &str) -> String {
     let name = name.split("@@").next().unwrap_or(name); // a version: malloc@@GLIBC_2.2.5
@@ -11,16 +25,19 @@ pub fn demangled(name: &str) -> String {
         return name.chars().take(256).collect();
     }
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        let text = format!("{rust:#}"); // without the hash
-        if text.len() <= NAME_BYTES_MAX {
-            return text;
+        let mut text = Bounded(String::new());
+        if write!(text, "{rust:#}").is_ok() {
+            return text.0; // without the hash
         }
     }
     if name.starts_with("_Z") || name.starts_with("__Z") || name.starts_with("_GLOBAL__") {
         let limit = ParseOptions::default().recursion_limit(128);
         let options = DemangleOptions::new().hide_expression_literal_types().recursion_limit(128);
-        if let Ok(Ok(text)) = Symbol::new_with_options(name, &limit).map(|symbol| symbol.demangle(&options)) {
-            return if text.len() <= NAME_BYTES_MAX { text } else { name.to_owned() };
+        let mut text = Bounded(String::new());
+        let is_whole = Symbol::new_with_options(name, &limit)
+            .is_ok_and(|symbol| symbol.structured_demangle(&mut text, &options).is_ok());
+        if is_whole {
+            return text.0;
         }
     }
     name.to_owned()
@@ -47,5 +64,21 @@ mod tests {
             assert!(demangled(mangled).starts_with(name), "{mangled}: {}", demangled(mangled));
         }
         assert_eq!(demangled(&"_Z".repeat(20_000)).len(), 256);
+    }
+
+    /// Each level names the one before it eight times, by back references of three bytes.
+    #[test]
+    fn a_short_name_of_gigabytes_is_not_written_out() {
+        let eight = |of: &str| of.repeat(8);
+        for levels in 1..=12 {
+            let mut name = "_Z1f1AIiE".to_owned();
+            for level in 0..levels {
+                let before = if level == 0 { "S0_".to_owned() } else { format!("S{level}_") };
+                name += &format!("S_I{}E", eight(&before));
+            }
+            let started = std::time::Instant::now();
+            assert!(demangled(&name).len() <= NAME_BYTES_MAX, "{name}");
+            assert!(started.elapsed().as_secs() < 5, "{name}");
+        }
     }
 }

@@ -14,6 +14,7 @@ pub mod perf_map;
 
 pub use demangle::demangled;
 
+use crate::process;
 use image::Image;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -55,8 +56,11 @@ impl Symbols {
         Symbols { images: HashMap::new() }
     }
 
-    /// The frames at a return address, innermost first; empty: no name is known.
+    /// The frames at a return address, innermost first; empty: no name is known, or there is no time to look for it.
     pub fn names(&mut self, mapped: &Mapped, address: u64) -> Vec<Named> {
+        if process::is_hurried() {
+            return Vec::new();
+        }
         let at = (address - 1).wrapping_sub(mapped.start).wrapping_add(mapped.offset);
         match self.image(mapped) {
             Some(image) => image.names(at),

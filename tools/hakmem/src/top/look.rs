@@ -7,6 +7,7 @@
 //! Rule:      a process that may not be read, or has ended meanwhile, is left out, not a failure.
 
 use crate::policy::{self, learnt::Learnt};
+use crate::profile::file::name_clean;
 use crate::profile::model::Profile;
 use crate::profile::site;
 use crate::recording::attach::{Attached, Taken};
@@ -225,10 +226,12 @@ impl Known {
             self.classes.clone_from(&tables.classes);
         }
         self.census_renew(&attached.process, &published);
+        let mut library = raw::text_of(&published.library_version);
+        name_clean(&mut library); // the other process's memory
         let mut seen = Seen {
             pid,
             name: stat.name.clone(),
-            library: raw::text_of(&published.library_version),
+            library,
             resident_bytes: stat.resident_bytes,
             is_recording: published.is_on != 0,
             rate_bytes: published.rate_bytes,
