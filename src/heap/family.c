@@ -363,13 +363,11 @@ static void slab_pass(struct hak_heap *from, struct hak_slab *slab, struct hak_h
 }
 
 static void large_change(const struct change *change, struct hak_granule *record) {
-    if (hak_load_acquire(&record->owner) != HAK_LARGE || !(hak_large_facts(record) & HAK_LARGE_FAMILY)) return;
-    const struct hak_family *family = hak_family_of_large(record);
-    if (change->to && (family == change->family || !family)) { /* none: of an instance that was given up, and may become another family's */
+    if (hak_load_acquire(&record->owner) != HAK_LARGE || hak_family_of_large(record) != change->family) return;
+    if (change->to) {
         hak_large_family_clear(record);
         return;
     }
-    if (family != change->family) return;
     if (!hak_large_end(record)) return;
     hak_family_large_ended(record);
     if (HAK_UNLIKELY(hak_secure_is_on())) hak_secure_large_ended(record);
