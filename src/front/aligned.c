@@ -3,7 +3,8 @@
  * A block of up to 1 KiB is aligned to what divides both its slab's start (64 KiB) and its class's size; a size rounded up to
  * a multiple of the alignment has such a class, and such a coarser class (test/unit/class.c). So an aligned block costs its rounded
  * size and no more. Above 1 KiB that holds to 128 bytes, for slabs' blocks begin at any multiple of those (slab/class.h); for more it is
- * the next power of two, from 4 KiB on of a class of its own; above 32 KiB whole pages.
+ * the next power of two, from 4 KiB on of a class of its own. What would be more than 32 KiB by that, and larger sizes, are large blocks of
+ * whole pages, whose span is aligned.
  */
 #include "front/front.h"
 
@@ -34,8 +35,7 @@ static HAK_NOINLINE void *aligned_further(size_t align, size_t bytes, const void
     if (hak_front_has_power(align, rounded)) return hak_front_power(rounded, address, stack);
     if (rounded <= HAK_SLAB_BLOCK_BYTES_MAX) return hak_malloc_from(rounded, address, stack);
     bool zeroed;
-    /* a large block may start at a granule: sizes need not be rounded */
-    return hak_front_large(bytes > HAK_SLAB_BLOCK_BYTES_MAX ? bytes : rounded, align, address, stack, &zeroed);
+    return hak_front_large(hak_front_aligned_large(bytes), align, address, stack, &zeroed);
 }
 
 /* The usual way calls nothing but as its last thing: a small block, and it is known that the secure level is off. */

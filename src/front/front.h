@@ -16,6 +16,8 @@ HAK_INLINE size_t hak_front_aligned_bytes(size_t align, size_t bytes) {
     size_t rounded = (bytes - 1 + align) & -align;
     return align > HAK_LEAD_STEP && rounded > HAK_SMALL_BYTES_MAX ? (size_t)2 << hak_word_last(rounded - 1) : rounded;
 }
+/* What a block is to have whose rounded size no slab has: a large one is aligned by its span, and costs no more than a granule beyond its size. */
+HAK_INLINE size_t hak_front_aligned_large(size_t bytes) { return bytes > HAK_SLAB_BLOCK_BYTES_MAX ? bytes : HAK_SLAB_BLOCK_BYTES_MAX + 1; }
 /* That many bytes, from the class that is aligned so; not under the secure level, whose blocks are found by hak_secure_take(). */
 HAK_INLINE bool hak_front_has_power(size_t align, size_t rounded) { return align > HAK_LEAD_STEP && hak_class_has_power(rounded); }
 /* A block of a power of two (hak_class_has_power()), aligned to it; front/malloc.c. */

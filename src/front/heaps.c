@@ -155,7 +155,7 @@ static HAK_NOINLINE void *block_take(const char *function, struct hak_family *fa
     if (align > 16) {
         if (HAK_UNLIKELY(align > PTRDIFF_MAX || bytes > PTRDIFF_MAX - align)) return hak_front_too_much();
         size_t behind = hak_secure_word_bytes(), rounded = hak_front_aligned_bytes(align, (bytes ? bytes : 1) + behind) - behind;
-        if (rounded <= HAK_SLAB_BLOCK_BYTES_MAX || bytes <= HAK_SLAB_BLOCK_BYTES_MAX) bytes = rounded;
+        bytes = rounded <= HAK_SLAB_BLOCK_BYTES_MAX - behind ? rounded : hak_front_aligned_large(bytes);
     }
     struct hak_heap *home = hak_heap_is_gone(hak_self) ? NULL : hak_front_heap();
     void *block;

@@ -31,7 +31,10 @@ static size_t align_of(int flags) { return (size_t)1 << (flags & ALIGN_LG); }
 /* As the block would be. */
 static size_t bytes_good(size_t bytes, size_t align) {
     if (bytes > PTRDIFF_MAX - align || align > PTRDIFF_MAX) return 0;
-    if (align > 16 && bytes <= HAK_SLAB_BLOCK_BYTES_MAX && !hak_secure_is_on()) bytes = hak_front_aligned_bytes(align, bytes ? bytes : 1);
+    if (align > 16 && bytes <= HAK_SLAB_BLOCK_BYTES_MAX && !hak_secure_is_on()) {
+        size_t rounded = hak_front_aligned_bytes(align, bytes ? bytes : 1);
+        bytes = rounded <= HAK_SLAB_BLOCK_BYTES_MAX ? rounded : hak_front_aligned_large(bytes);
+    }
     if (align > 16 && hak_front_has_power(align, bytes) && !hak_secure_is_on()) return bytes;
     return hak_good_size(bytes);
 }

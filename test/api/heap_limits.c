@@ -141,6 +141,15 @@ static void a_limit_of_little_is_a_granule(void)
     hak_heap_destroy(heap);
 }
 
+static void an_alignment_costs_no_more_than_the_size(void)
+{
+    hak_heap_t *heap = hak_heap_new(MIB);
+    for (int i = 0; i < 8; i++)
+        EXPECT(hak_heap_aligned_alloc(heap, 4 * MIB, 64) != NULL);
+    EXPECT_SAY(stats_of(heap).taken_bytes <= 8 * 65536, "%llu", (unsigned long long)stats_of(heap).taken_bytes);
+    hak_heap_destroy(heap);
+}
+
 static void *fills(void *heap)
 {
     uintptr_t count = 0;
@@ -184,6 +193,7 @@ int main(void)
     RUN(a_block_grows_to_all_of_the_limit);
     RUN(a_block_that_may_not_grow_is_not_touched);
     RUN(a_limit_of_little_is_a_granule);
+    RUN(an_alignment_costs_no_more_than_the_size);
     RUN(what_an_ended_thread_left_free_is_room);
     return EXPECT_RESULT();
 }

@@ -27,6 +27,24 @@ static void usable_bytes_are_the_blocks_own(void)
     }
 }
 
+/* The span is aligned; its size is the block's, not the alignment's. */
+static void a_small_block_of_large_alignment_is_small(void)
+{
+    static struct hak_stats stats;
+    for (int lg = 16; lg <= 26; lg++)
+        for (size_t size = 1; size <= 40000; size = size * 3 + 1) {
+            hak_stats_get(&stats, sizeof stats);
+            uint64_t before = stats.taken_bytes;
+            void *block = NULL;
+            EXPECT(posix_memalign(&block, (size_t)1 << lg, size) == 0 && ((uintptr_t)block & (((size_t)1 << lg) - 1)) == 0);
+            EXPECT_SAY(malloc_usable_size(block) >= size && malloc_usable_size(block) <= 65536, "%zu usable of %zu at 1 << %d", malloc_usable_size(block), size, lg);
+            hak_stats_get(&stats, sizeof stats);
+            EXPECT_SAY(stats.taken_bytes <= before + 65536, "%llu taken for %zu at 1 << %d", (unsigned long long)(stats.taken_bytes - before), size, lg);
+            memset(block, 1, malloc_usable_size(block));
+            free(block);
+        }
+}
+
 static void the_answer_stays_the_same(void)
 {
     for (size_t size = 1; size < (size_t)16 << 20; size = size * 2 + 7) {
@@ -130,6 +148,7 @@ static void a_class_above_4_kib_serves_its_own_sizes_where_they_are_many(void)
 int main(void)
 {
     RUN(usable_bytes_are_the_blocks_own);
+    RUN(a_small_block_of_large_alignment_is_small);
     RUN(the_answer_stays_the_same);
     RUN(little_is_wasted);
     RUN(aligned_blocks_say_what_follows_the_address);
