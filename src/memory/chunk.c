@@ -563,10 +563,19 @@ void hak_span_give_in(struct hak_rush *rush, size_t granule, size_t count, enum 
     }
 }
 
+/* Is none of it in use, as far as can be seen? */
+static bool seems_free(size_t at, size_t end) {
+    size_t top = hak_load_acquire(&hak_chunk_top);
+    for (; at < end; at = hak_round_down(at, HAK_CHUNK_GRANULES) + HAK_CHUNK_GRANULES)
+        if (run_in_the_way(at / HAK_CHUNK_GRANULES, part_mask(at, end), top)) return false;
+    return true;
+}
+
 HAK_COLD bool hak_span_extend(size_t granule, size_t count, size_t more) {
     size_t end = granule + count, last = end + more;
     size_t number = (end - 1) / HAK_CHUNK_GRANULES, chunks = (last - 1) / HAK_CHUNK_GRANULES + 1 - number;
-    if (last > hak_region.chunk_count * HAK_CHUNK_GRANULES || hak_limit_refuses(more) || chunks_reach(number, chunks) != HAK_READY) return false;
+    if (last > hak_region.chunk_count * HAK_CHUNK_GRANULES || hak_limit_refuses(more)) return false;
+    if (!seems_free(end, last) || chunks_reach(number, chunks) != HAK_READY) return false; /* in this order: what is mapped then stays */
     size_t dirty_granules;
     if (!take_at(end, more, &dirty_granules)) return false;
     if (hak_region_map_pieces(end, more) != HAK_READY) {

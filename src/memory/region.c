@@ -191,7 +191,7 @@ static enum hak_ready piece_wait(struct hak_chunk *chunk, size_t granule) {
         if (hak_load_acquire(&chunk->mapped) & piece_mask(granule)) return HAK_READY;
         if (hak_load_relaxed(&chunk->foreign) & piece_bit(granule)) return HAK_READY_ELSEWHERE;
         if (!(hak_load_relaxed(&chunk->pieces) & piece_bit(granule))) return HAK_READY_REFUSED;
-        if (i == WAITS_MAX) break;
+        if (i == (hak_os_is_forked() ? WAITS_MAX : 100 * WAITS_MAX)) break; /* he may wait for the kernel for long; what is given up stays used */
         hak_os_yield(i);
     }
     hak_or(&chunk->foreign, piece_bit(granule));

@@ -187,6 +187,9 @@ static void a_span_that_cannot_grow_wholly_does_not_grow_at_all(void **state) {
     hak_span_give(granule + 201, 99, HAK_SPAN_AS_IT_WAS);
     int64_t before = used(), free_before = free_bytes();
     assert_false(hak_span_extend(granule, 3, 250));
+    size_t top = hak_load_relaxed(&hak_chunk_top);
+    assert_false(hak_span_extend(granule, 3, (top + 2) * CHUNK - granule - 3));
+    assert_int_equal(hak_load_relaxed(&hak_chunk_top), top); /* nothing was mapped for it: that would stay */
     assert_int_equal(used(), before);
     assert_int_equal(free_bytes(), free_before);
     assert_true(hak_span_extend(granule, 3, 197));
