@@ -50,6 +50,11 @@ fn what_is_known_comes_out() {
     near(&summary(&json, "wasteful")["peak_over_best"], 4.0);
     near(&summary(&json, "hakmem")["time_over_best"], 2.0_f64.sqrt());
     near(&summary(&json, "hakmem")["peak_over_best"], 1.0);
+    // Over the best of the others: 4 times glibc's time in the one row, half of it in the other.
+    near(&summary(&json, "wasteful")["time_over_others"], 2.0_f64.sqrt());
+    near(&summary(&json, "hakmem")["time_over_others"], 2.0_f64.sqrt());
+    near(&summary(&json, "wasteful")["peak_over_others"], 4.0);
+    near(&summary(&json, "hakmem")["peak_over_others"], 1.0);
     assert_eq!(json["rows"][0]["is_steady"], true);
     assert_eq!(json["rows"][0]["rounds"], 6, "the first round in which an interval of 95% can be had");
 
@@ -59,6 +64,7 @@ a-1                    us     1.00*    1.00   1.00*     4.00
 b                      ns    1,000     2.00  1,000       500*
 -------------------------------------------------------------
 geometric mean / best        1.414           1.414     2.000
+the same / best other        1.414           1.414     1.414
 rows, best or equal              1               1         1
 ";
     assert!(stdout.contains(table), "{stdout}");

@@ -3,6 +3,7 @@
 //! Owns: the rules by which a best is found and a row is called steady. Pure: no clock, no file.
 //! Rule: a cell with an error has no figures and is part of nothing.
 
+use super::peers::HAKMEM;
 use super::quiet;
 use super::results::{Allocator, Cell, Figures, Ratio, Results, Row, Run, Settings, Summary, Time, Worse};
 use super::statistics::{self, ROUNDS_FOR_INTERVAL};
@@ -147,10 +148,21 @@ pub fn row_complete(row: &mut Row, settings: &Settings) {
 
 /// One summary per allocator, over the rows that have figures.
 pub fn summarize(rows: &[Row], allocators: &[Allocator]) -> Vec<Summary> {
-    allocators.iter().map(|allocator| summary_of(rows, &allocator.name)).collect()
+    let is_ours = |name: &str| name == HAKMEM || name.starts_with("hakmem-");
+    let summary = |name: &str| {
+        let is_other = |other: &str| other != name && !(is_ours(name) && is_ours(other));
+        summary_of(rows, name, &is_other)
+    };
+    allocators.iter().map(|allocator| summary(&allocator.name)).collect()
 }
 
-fn summary_of(rows: &[Row], name: &str) -> Summary {
+/// Of a row: the greatest of the ratios to one of the others, so the ratio to the best of them.
+fn over_others(row: &Row, is_other: &dyn Fn(&str) -> bool, ratio: &dyn Fn(&Cell) -> Ratio) -> Option<f64> {
+    let others = row.cells.iter().filter(|cell| is_other(&cell.allocator) && is_alive(cell));
+    others.map(|other| ratio(other).median).max_by(f64::total_cmp)
+}
+
+fn summary_of(rows: &[Row], name: &str, is_other: &dyn Fn(&str) -> bool) -> Summary {
     let cells: Vec<(&Row, &Cell)> = rows
         .iter()
         .filter_map(|row| Some((row, row.cells.iter().find(|cell| cell.allocator == name)?)))
@@ -175,6 +187,11 @@ fn summary_of(rows: &[Row], name: &str) -> Summary {
             &measured.iter().map(|(_, figures)| ratio(figures).median).collect::<Vec<_>>(),
         )
     };
+    let mean_over_others = |ratio: &dyn Fn(&Row, &Cell, &Cell) -> Ratio| {
+        let alive = cells.iter().filter(|(_, cell)| cell.figures.is_some());
+        let ratios = alive.filter_map(|(row, cell)| over_others(row, is_other, &|other| ratio(row, cell, other)));
+        statistics::geometric_mean(&ratios.collect::<Vec<_>>())
+    };
     let time_worse = worse(&|figures| figures.time_ratio, &|row| row.best_time.clone());
     let peak_worse = worse(&|figures| figures.peak_ratio, &|row| row.best_peak.clone());
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
@@ -188,6 +205,8 @@ fn summary_of(rows: &[Row], name: &str) -> Summary {
             .collect(),
         time_over_best: mean(&|figures| figures.time_ratio),
         peak_over_best: mean(&|figures| figures.peak_ratio),
+        time_over_others: mean_over_others(&time_ratio_between),
+        peak_over_others: mean_over_others(&|_, cell, other| peak_ratio_between(cell, other)),
         time_best_rows: count(measured.len() - time_worse.len()),
         peak_best_rows: count(measured.len() - peak_worse.len()),
         time_worse,

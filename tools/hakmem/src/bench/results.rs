@@ -341,6 +341,12 @@ pub struct Summary {
     pub time_over_best: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_over_best: Option<f64>,
+    /// The same over the best of the others in each row, so below 1 who is ahead of them all; what else is of this
+    /// project is no other to it. None without others, and in files from before it was computed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_over_others: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_over_others: Option<f64>,
     /// Rows in which it is the best, or not worse by the interval.
     pub time_best_rows: u32,
     pub peak_best_rows: u32,

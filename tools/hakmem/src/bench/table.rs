@@ -181,11 +181,14 @@ fn means(
     grid: &mut Grid,
     results: &Results,
     mean: &dyn Fn(&Summary) -> Option<f64>,
+    mean_over_others: &dyn Fn(&Summary) -> Option<f64>,
     bests: &dyn Fn(&Summary) -> u32,
 ) {
-    foot(grid, results, "geometric mean / best", &|summary| {
-        mean(summary).map_or("-".to_owned(), |mean| format!("{mean:.3}"))
-    });
+    let shown = |mean: Option<f64>| mean.map_or("-".to_owned(), |mean| format!("{mean:.3}"));
+    foot(grid, results, "geometric mean / best", &|summary| shown(mean(summary)));
+    if results.summary.iter().any(|summary| mean_over_others(summary).is_some()) {
+        foot(grid, results, "the same / best other", &|summary| shown(mean_over_others(summary)));
+    }
     foot(grid, results, "rows, best or equal", &|summary| bests(summary).to_string());
     if results.summary.iter().any(|summary| summary.rows != results.summary[0].rows) {
         foot(grid, results, "rows measured", &|summary| summary.rows.to_string());
@@ -199,7 +202,13 @@ fn times(results: &Results, rows: &[&Row]) -> Grid {
         let value = |figures: &Figures| (digits(figures.time_ns.median / scale), Some(figures.time_ratio));
         grid.row(&[label(row), unit.to_owned()], line(row, true, &value));
     }
-    means(&mut grid, results, &|summary| summary.time_over_best, &|summary| summary.time_best_rows);
+    means(
+        &mut grid,
+        results,
+        &|summary| summary.time_over_best,
+        &|summary| summary.time_over_others,
+        &|summary| summary.time_best_rows,
+    );
     grid
 }
 
@@ -213,7 +222,13 @@ fn peaks(results: &Results, rows: &[&Row]) -> Grid {
         let value = |figures: &Figures| (mib(&figures.peak_kb), Some(figures.peak_ratio));
         grid.row(&[row.name.clone(), String::new()], line(row, true, &value));
     }
-    means(&mut grid, results, &|summary| summary.peak_over_best, &|summary| summary.peak_best_rows);
+    means(
+        &mut grid,
+        results,
+        &|summary| summary.peak_over_best,
+        &|summary| summary.peak_over_others,
+        &|summary| summary.peak_best_rows,
+    );
     grid
 }
 
