@@ -105,16 +105,19 @@ unsafe fn aligned_zeroed(layout: Layout) -> *mut u8 {
     }
 }
 
-/// As C's realloc, which keeps no alignment above 16: the block stays where it can, and while more than half of it is used.
+/// As C's realloc, which keeps no alignment above 16: the block stays where it can, and while more than half of it is used, and
+/// where there is no memory for a smaller one. Under the secure level and with guards a block has the very bytes that were asked
+/// for, and is told so when it is freed: one that shrinks is a new one there.
 #[inline(never)]
 unsafe fn aligned_realloc(block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
     // SAFETY: the old block has layout.size() bytes; the new one, another, has new_size.
     unsafe {
         let usable = sys::hak_usable_size(block.cast());
+        let is_exact = || sys::hak_good_size(1) == 1;
         let stays = if new_size > usable {
             sys::hak_expand(block.cast(), new_size) >= new_size
         } else {
-            new_size > usable / 2
+            new_size == usable || (new_size > usable / 2 && !is_exact())
         };
         if stays {
             return block;
@@ -123,6 +126,8 @@ unsafe fn aligned_realloc(block: *mut u8, layout: Layout, new_size: usize) -> *m
         if !moved.is_null() {
             ptr::copy_nonoverlapping(block, moved, layout.size().min(new_size));
             sys::free_aligned_sized(block.cast(), layout.align(), layout.size());
+        } else if new_size <= usable && !is_exact() {
+            return block;
         }
         moved
     }

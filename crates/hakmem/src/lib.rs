@@ -97,7 +97,9 @@ pub unsafe fn usable_size(block: *const u8) -> usize {
     unsafe { sys::hak_usable_size(block.cast()) }
 }
 
-/// The bytes that a block of `size` bytes has at least; it may have more where its size is rare in its thread. A collection that grows to it wastes nothing.
+/// The size to ask for in the place of `size`: a block of it takes no more memory than one of `size` does. A collection that grows to it
+/// wastes nothing. What a block that was asked for with less may be written to is [`usable_size`]'s to say: a large one begins behind the
+/// start of its first page.
 ///
 /// ```
 /// assert_eq!(hakmem::good_size(100), 112);

@@ -252,3 +252,25 @@ fn too_large_is_null() {
     }
     assert!(Vec::<u8>::new().try_reserve_exact(isize::MAX as usize).is_err());
 }
+
+/// All of the above again, in a process that has the secure level: there a block has the very bytes that it was asked for with.
+#[test]
+fn the_same_under_the_secure_level() {
+    const MARK: &str = "CRATE_TEST_SECURE";
+    if std::env::var_os(MARK).is_some() {
+        // A block of large alignment that shrinks is freed with the size that it has then.
+        for (before, after) in [(640, 384), (640, 600), (4096, 64), (100_000, 60_000)] {
+            let mut block = Block::new(before, 64, 9, false);
+            block.resize(after);
+            drop(block);
+        }
+        return;
+    }
+    let again = std::process::Command::new(std::env::current_exe().unwrap())
+        .env("HAKMEM_SECURE", "1")
+        .env(MARK, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&again.stderr) + String::from_utf8_lossy(&again.stdout);
+    assert!(again.status.success(), "{:?} {said}", again.status);
+}
