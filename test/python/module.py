@@ -183,6 +183,20 @@ class Preload(unittest.TestCase):
             """
         self.assertRegex(python(program, path=self.place, FIRST="1"), r"^True \d+\n$")
 
+    def test_another_thread_than_the_first_is_told_so(self):
+        program = """
+            import threading, hakmem
+            def begin():
+                try:
+                    hakmem.preload()
+                except hakmem.Error as error:
+                    print(error)
+            thread = threading.Thread(target=begin)
+            thread.start()
+            thread.join()
+            """
+        self.assertRegex(python(program, path=self.place), r"^preload\(\) is for the main thread: .*\n$")
+
     def test_what_was_preloaded_before_stays_behind_it(self):
         library = hakmem.__file__.replace("__init__.py", "lib/libhakmem.so")
         self.assertEqual(hakmem._preload_value(library, ""), library)

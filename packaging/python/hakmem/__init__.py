@@ -135,6 +135,8 @@ def preload(environment: Optional[Mapping[str, str]] = None) -> None:
     try:
         # The same file under the same name: by its name an interpreter finds its virtual environment.
         become(os.readlink("/proc/self/exe"), arguments_given(), variables)
+    except ValueError as error:  # of signal.signal()
+        raise Error("preload() is for the main thread: only there signals can be set as the new program is to find them") from error
     except OSError as error:
         raise Error(f"this process cannot be executed again: {error}") from error
 
