@@ -62,7 +62,10 @@ soak: product ## threads, forks and signals until interrupted; SECONDS=N for a f
 docs: ## docs/options.md and docs/counters.md from their tables
 	python3 scripts/gen_docs.py
 
-install: product ## into PREFIX (/usr/local), or below DESTDIR
+# What another user built is installed as it is: root may have another cargo, and is not to own parts of the build.
+IS_ANOTHERS = $(shell [ "$$(id -u)" = 0 ] && [ -f $(BUILD)/libhakmem.so ] && [ "$$(stat -Lc %u $(BUILD)/libhakmem.so)" != 0 ] && echo yes)
+
+install: $(if $(IS_ANOTHERS),,product) ## into PREFIX (/usr/local), or below DESTDIR
 	cmake --install $(BUILD) --prefix "$(PREFIX)"
 	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || echo "run ldconfig as root, so that the loader finds libhakmem.so in $(PREFIX)/lib"
 
@@ -71,7 +74,7 @@ wheel: product ## a Python wheel with the library, the command and the module, i
 	@python3 scripts/wheel.py --build $(BUILD)
 
 deb: ## Debian packages, into build/deb
-	@scripts/setup build
+	@scripts/setup deb
 	cmake --preset deb >/dev/null
 	cmake --build --preset deb
 	cd build/deb && cpack -G DEB

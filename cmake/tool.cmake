@@ -2,7 +2,7 @@
 
 set(crate ${PROJECT_SOURCE_DIR}/tools/hakmem)
 if(HAKMEM_TOOL AND EXISTS ${crate}/Cargo.toml)
-    find_program(CARGO cargo HINTS $ENV{HOME}/.cargo/bin)
+    find_program(CARGO cargo PATHS $ENV{HOME}/.cargo/bin)
     if(NOT CARGO)
         message(WARNING "cargo is missing: the hakmem command is not built (scripts/setup installs cargo)")
     else()

@@ -116,7 +116,7 @@ private:
 
 /* What allocator::allocate_at_least returns: std::allocation_result where the standard library has one. */
 #if defined(__cpp_lib_allocate_at_least)
-template <class Pointer> using allocation_result = std::allocation_result<Pointer, std::size_t>;
+template <class Pointer> using allocation_result = std::allocation_result<Pointer>; /* libc++ 16 to 18 know no second parameter */
 #else
 template <class Pointer> struct allocation_result {
     Pointer ptr;
