@@ -1,6 +1,7 @@
 //! `hakmem diff`: two profiles side by side, place by place; what changed beyond doubt is marked.
 
 use crate::profile::file;
+use crate::profile::interval::poisson_interval;
 use crate::profile::model::{Profile, Stack};
 use crate::profile::site;
 use crate::text::{self, Failure};
@@ -73,24 +74,36 @@ fn is_beyond_doubt(a: &Figure, b: &Figure) -> bool {
 /// The largest changes first.
 fn compared(before: &Profile, after: &Profile, allocated: bool) -> Vec<(String, Figure, Figure)> {
     let (mut a, b) = (figures(before, allocated), figures(after, allocated));
+    let (none_before, none_after) = (figure_of_none(before, allocated), figure_of_none(after, allocated));
     let mut rows: Vec<(String, Figure, Figure)> = b
         .into_iter()
-        .map(|(name, figure)| (a.remove(&name).unwrap_or_default(), name, figure))
+        .map(|(name, figure)| (a.remove(&name).unwrap_or(none_before), name, figure))
         .map(|(a, n, b)| (n, a, b))
         .collect();
-    rows.extend(a.into_iter().map(|(name, figure)| (name, figure, Figure::default())));
+    rows.extend(a.into_iter().map(|(name, figure)| (name, figure, none_after)));
     rows.sort_by(|x, y| (y.2.bytes - y.1.bytes).abs().total_cmp(&(x.2.bytes - x.1.bytes).abs()));
     rows
 }
 
+/// Of a place that no sample was of: up to 3.69 times what lies between two samples on an average may be there (Garwood's interval of
+/// no event, profile/interval.rs).
+fn figure_of_none(profile: &Profile, allocated: bool) -> Figure {
+    let above = poisson_interval(0.0).1 * profile.recording.rate_bytes as f64 * scale_of(profile, allocated);
+    Figure { above_square: above.powi(2), ..Figure::default() }
+}
+
+fn scale_of(profile: &Profile, allocated: bool) -> f64 {
+    if allocated { 1.0 / (profile.recording.duration_ms as f64 / 1000.0).max(0.001) } else { 1.0 }
+}
+
 fn figures(profile: &Profile, allocated: bool) -> BTreeMap<String, Figure> {
-    let seconds = (profile.recording.duration_ms as f64 / 1000.0).max(0.001);
-    let of = |stack: &Stack| if allocated { (stack.allocated, 1.0 / seconds) } else { (stack.live, 1.0) };
+    let scale = scale_of(profile, allocated);
+    let of = |stack: &Stack| if allocated { stack.allocated } else { stack.live };
     let mut figures: BTreeMap<String, Figure> = BTreeMap::new();
     for site in site::sites(profile, |stack| stack.live.bytes) {
         let figure = figures.entry(site.name).or_default();
         for at in site.stacks {
-            let (amount, scale) = of(&profile.stacks[at as usize]);
+            let amount = of(&profile.stacks[at as usize]);
             figure.bytes += amount.bytes as f64 * scale;
             figure.below_square += (amount.bytes.saturating_sub(amount.bytes_low) as f64 * scale).powi(2);
             figure.above_square += (amount.bytes_high.saturating_sub(amount.bytes) as f64 * scale).powi(2);
@@ -117,5 +130,21 @@ mod tests {
         let rows = compared(&before, &after, false);
         assert_eq!(rows[0].0, "Cache::insert(Key, Value) (cache.cc:41)");
         assert!(is_beyond_doubt(&rows[0].1, &rows[0].2));
+    }
+
+    /// One sample of a place says little of a profile that has none of it; many do.
+    #[test]
+    fn a_place_that_is_new_is_marked_where_it_is_more_than_a_sample_may_miss() {
+        let after = sample::profile();
+        let mut before = after.clone();
+        before.stacks[1].live = Default::default();
+        let rate = before.recording.rate_bytes as f64;
+        let none = figure_of_none(&before, false);
+        assert!((none.above_square.sqrt() - 3.6889 * rate).abs() < 0.001 * rate);
+        let of = |low: f64| Figure { bytes: rate * 9.0, below_square: (rate * 9.0 - low).powi(2), above_square: 0.0 };
+        assert!(!is_beyond_doubt(&none, &of(rate * 3.0)) && is_beyond_doubt(&none, &of(rate * 4.0)));
+        let new = compared(&before, &after, false);
+        let row = new.iter().find(|row| row.1.bytes == 0.0).unwrap();
+        assert_eq!(row.1, none);
     }
 }

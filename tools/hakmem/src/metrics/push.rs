@@ -62,7 +62,12 @@ pub fn push(attached: &Attached, endpoint: Endpoint, every: Duration) -> Result<
             look_at = now + every.min(LOOK_EVERY_MAX);
             match Reading::take(attached) {
                 Ok(reading) => unsent = Some(reading),
-                Err(failure) if attached.state() == State::Gone => return Err(failure),
+                Err(failure) if attached.state() == State::Gone => {
+                    if let Some(reading) = unsent.take() {
+                        sender.deliver(&request(&reading, &subject).encode_to_vec(), pid)?;
+                    }
+                    return Err(failure);
+                }
                 Err(_) => {} // it ends, or may not be read for once
             }
         }

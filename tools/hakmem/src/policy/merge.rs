@@ -102,6 +102,9 @@ fn rating_merge(name: &str, policies: &[Policy]) -> Rating {
     Rating { strategy: name.to_owned(), elo, error, duels, standing }
 }
 
+/// In the place of a site's pool, between two of which one says 0 and one 1.
+const THEY_DIFFER: u64 = 2;
+
 fn sites_merge(policies: &[Policy]) -> Vec<Site> {
     let mut merged: BTreeMap<(u64, u64, u64, u64, Kind), Site> = BTreeMap::new();
     for site in policies.iter().flat_map(|policy| &policy.sites) {
@@ -111,6 +114,11 @@ fn sites_merge(policies: &[Policy]) -> Vec<Site> {
             .or_insert_with(|| site.clone());
     }
     let mut sites: Vec<Site> = merged.into_values().collect();
+    // What all say stands: the library wants a number of samples, too, before it calls a site long-lived. Where they differ the share of
+    // all files together decides, in whatever order they came.
+    for site in sites.iter_mut().filter(|site| site.kind == Kind::Pool && site.numbers[0] == THEY_DIFFER) {
+        site.numbers[0] = u64::from(site.numbers[1] >= LONG_LIVED_SHARE);
+    }
     // More than fit: what fewest samples or bytes stand behind goes first.
     sites.sort_by_key(|site| std::cmp::Reverse(site.numbers[2]));
     sites.truncate(SITES_MAX);
@@ -130,9 +138,7 @@ fn site_merge(kind: Kind, a: [u64; 3], b: [u64; 3]) -> [u64; 3] {
                 _ => u64::try_from((sum + samples / 2) / samples).unwrap_or(1000),
             };
             let samples = u64::try_from(samples).unwrap_or(SAMPLES_MAX).min(SAMPLES_MAX);
-            // What all say stands: the library wants a number of samples, too, before it calls a site long-lived.
-            let pool = if a[0] == b[0] { a[0] } else { u64::from(share >= LONG_LIVED_SHARE) };
-            [pool, share, samples]
+            [if a[0] == b[0] { a[0] } else { THEY_DIFFER }, share, samples]
         }
     }
 }

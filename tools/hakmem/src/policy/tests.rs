@@ -259,6 +259,21 @@ fn what_is_known_of_a_site_is_one() {
     assert_eq!((merged.sites.len(), site(1)[1]), (3, 874));
 }
 
+#[test]
+fn a_pool_of_which_files_differ_is_the_same_in_any_order() {
+    let with = |numbers: [u64; 3]| {
+        let mut policy = example();
+        policy.sites[0].numbers = numbers;
+        policy
+    };
+    let files = [with([1, 110, 40]), with([0, 50, 40]), with([0, 300, 20])];
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let merged = merge(&order.map(|at| files[at].clone()), &names(3)).unwrap();
+        let site = merged.sites.iter().find(|site| site.kind == Kind::Pool).unwrap();
+        assert_eq!(site.numbers, [1, 124, 100], "{order:?}");
+    }
+}
+
 /// A site with few samples is short-lived to the library whatever its share is; two such files agree.
 #[test]
 fn what_all_files_say_of_a_site_stands() {

@@ -322,14 +322,13 @@ pub struct ClassRow {
     pub used: String, // of the slabs' blocks
     pub resident: String,
     pub sparse: String,
-    pub allocs: String,
     pub width: f64,
     pub live_width: f64,
 }
 
 pub fn classes(profile: &Profile) -> Vec<ClassRow> {
     let largest = profile.classes.iter().map(|class| class.resident_bytes).max().unwrap_or(0);
-    let used = profile.classes.iter().filter(|class| class.alloc_count > 0 || class.live_count > 0);
+    let used = profile.classes.iter().filter(|class| class.slab_count > 0 || class.live_count > 0);
     used.map(|class| ClassRow {
         size: if class.bytes == 0 { "larger".to_owned() } else { count(class.bytes) },
         live: rounded(class.live_count),
@@ -340,7 +339,6 @@ pub fn classes(profile: &Profile) -> Vec<ClassRow> {
         },
         resident: bytes(class.resident_bytes),
         sparse: bytes(class.sparse_bytes),
-        allocs: rounded(class.alloc_count),
         width: percent(class.resident_bytes, largest),
         live_width: percent(class.resident_bytes.saturating_sub(class.sparse_bytes), largest),
     })

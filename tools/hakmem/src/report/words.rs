@@ -276,7 +276,7 @@ pub fn actions(profile: &Profile, sites: &[Site]) -> Vec<Action> {
                     title: format!("See whether {name} should free what it keeps"),
                     words: format!(
                         "It grew all through the recording, by {} a second: of {} that it allocated it freed {}.",
-                        bytes(grown / (seconds(profile) as u64).max(1)),
+                        bytes(leak.map_or(0, |leak| leak.bytes_per_second as u64)),
                         bytes(site.allocated.bytes),
                         bytes(site.freed.bytes)
                     ),
