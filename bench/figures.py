@@ -14,6 +14,7 @@ Never:  calls a row reached that was not measured with this very library (its SH
 """
 import argparse
 import datetime
+import glob
 import json
 import os
 import re
@@ -29,9 +30,9 @@ DOCUMENT = os.path.join(ROOT, "docs", "figures.md")
 BEGIN, END = "<!-- figures.py writes from here -->", "<!-- to here -->"
 
 
-def results_path(about):
+def results_path(about, date):
     name = re.sub(r"[^a-z0-9]+", "-", f"{about['processor']} {about['processors']}cpu".lower()).strip("-")
-    return os.path.join(ROOT, "bench", "results", f"{datetime.date.today().isoformat()}-{name}.json")
+    return os.path.join(ROOT, "bench", "results", f"{date}-{name}.json")
 
 
 def results_read(path, library_sha, is_quick):
@@ -46,13 +47,24 @@ def results_read(path, library_sha, is_quick):
     return kept
 
 
-def others_keep(library_sha):
-    """Refuses to write some rows into a document whose other rows are of another library: they would be lost."""
+def results_before(about, library_sha, is_quick):
+    """The newest that this machine measured with the same library, on whatever day."""
+    for path in sorted(glob.glob(results_path(about, "????-??-??")), reverse=True):
+        if found := results_read(path, library_sha, is_quick):
+            return found
+    return {}
+
+
+def others_keep(library_sha, before):
+    """Refuses to write some rows into a document whose other rows would be lost: they are of another library, or in no file."""
     with open(DOCUMENT, encoding="utf-8") as file:
         found = re.search(r"libhakmem\.so ([0-9a-f]+)", file.read())
     if found and found[1] != library_sha:
         raise SystemExit(f"figures.py: docs/figures.md has the rows of libhakmem.so {found[1]}, this one is {library_sha}: "
                          "measure all rows, or add --no-write")
+    if found and not before.get("rows"):
+        raise SystemExit("figures.py: the other rows of docs/figures.md are in no file of bench/results that this machine measured with as many "
+                         "rounds: measure all rows, or add --no-write")
 
 
 def verdict(result):
@@ -186,15 +198,15 @@ def main():
         raise SystemExit(f"figures.py: {stand.original} is not there; build it with `make`")
     try:
         about, sha = machine(), stand.library_sha()
-        if options.only and not options.no_write:
-            others_keep(sha)
-        path = results_path(about)
+        path = results_path(about, datetime.date.today().isoformat())
         kept = {"machine": about, "library_sha256": sha, "quick": options.quick, "rows": {}, "beside": None,
                 "date": datetime.date.today().isoformat(), "load_before": load_warn(),
                 "peers": [{**peer.describe(), "path": None} for peer in stand.peers.values()]}
         part = os.path.join(options.build, "figures-part.json")  # until all is measured: the record of before stays
         if options.only or options.resume:
-            before = results_read(part if options.resume else path, sha, options.quick)
+            before = results_read(part, sha, options.quick) if options.resume else results_before(about, sha, options.quick)
+            if options.only and not options.no_write:
+                others_keep(sha, before)
             kept["rows"], kept["beside"] = before.get("rows", {}), before.get("beside")
             kept["quick"] = options.quick or before.get("quick", False)
         chosen = [name for name in names if not options.only or name in options.only]

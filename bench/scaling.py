@@ -43,7 +43,7 @@ ROWS = [
     ("exchange", "a quarter of all blocks freed by another thread; 16 bytes to 32 KiB", "exchange",
      lambda threads: [threads, 500000, 256, 1024, 25, 12345], 1),
     ("server", "two thirds clients, one third workers; values change hands both ways", "server",
-     lambda threads: [threads - max(1, threads // 3), max(1, threads // 3), 60000, 2000, 12345], 2),
+     lambda threads: [threads - min(64, max(1, threads // 3)), min(64, max(1, threads // 3)), 60000, 2000, 12345], 2),
     ("thread_births", "threads are born, allocate 200 blocks, free half and die", "thread_births",
      lambda threads: [500 * threads, threads, 200, 12345], 1),
 ]

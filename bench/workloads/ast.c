@@ -188,7 +188,7 @@ int main(int argc, char **argv) {
         if (value_of(function[i]) != before) work_die(1, "function %" PRIu64 " has changed", i);
         digest += before;
     }
-    uint64_t resident_kb = work_resident_kb();
+    uint64_t resident_kb = work_resident_amid(&span);
     for (uint64_t i = 0; i < function_count; i++) node_free(function[i]);
     work_stop(&span);
     work_begin("ast", argc, argv);

@@ -7,7 +7,7 @@
  */
 #include "work.h"
 
-static pthread_barrier_t all_hold, all_free;
+static pthread_barrier_t all_hold, all_seen, all_free;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static bool is_over;
@@ -28,6 +28,7 @@ static void *pool_run(void *argument) {
         count++;
     }
     pthread_barrier_wait(&all_hold);
+    pthread_barrier_wait(&all_seen);
     for (uint64_t i = 0; i < count; i++) work_free(held[i].block, held[i].bytes, (unsigned char)i);
     work_table_free(held, table_bytes);
     atomic_fetch_add(&block_count, count);
@@ -45,15 +46,17 @@ int main(int argc, char **argv) {
     seed = work_arg(argc, argv, 4, "seed", 12345, 0, UINT64_MAX);
     work_args_end(argc, argv, 4);
     pthread_barrier_init(&all_hold, NULL, (unsigned)thread_count + 1);
+    pthread_barrier_init(&all_seen, NULL, (unsigned)thread_count + 1);
     pthread_barrier_init(&all_free, NULL, (unsigned)thread_count + 1);
     pthread_t *thread = work_table(thread_count * sizeof *thread);
-    uint64_t resident_before_kb = work_resident_kb(), wall_ns = work_wall_ns();
+    uint64_t resident_before_kb = work_resident_kb();
+    struct work_span span = work_start();
     for (uint64_t i = 0; i < thread_count; i++) thread[i] = work_thread(pool_run, (void *)(uintptr_t)i);
     pthread_barrier_wait(&all_hold);
-    uint64_t resident_full_kb = work_resident_kb();
+    uint64_t resident_full_kb = work_resident_amid(&span);
+    pthread_barrier_wait(&all_seen);
     pthread_barrier_wait(&all_free);
-    wall_ns = work_wall_ns() - wall_ns;
-    uint64_t cpu_ns = work_cpu_ns();
+    work_stop(&span);
     uint64_t resident_at_once_kb = work_resident_kb();
     work_sleep_ms(idle_s * 1000);
     uint64_t resident_kb = work_resident_kb();
@@ -64,9 +67,7 @@ int main(int argc, char **argv) {
     for (uint64_t i = 0; i < thread_count; i++) work_join(thread[i]);
     work_begin("idle_pool", argc, argv);
     work_number("seed", seed);
-    work_number("ops", atomic_load(&block_count));
-    work_number("wall_ns", wall_ns);
-    work_number("cpu_ns", cpu_ns);
+    work_measured(atomic_load(&block_count), span);
     work_check(atomic_load(&block_count));
     work_number("resident_before_kb", resident_before_kb);
     work_number("resident_full_kb", resident_full_kb);

@@ -38,10 +38,10 @@ int main(int argc, char **argv) {
     struct work_span span = work_start();
     for (uint64_t i = 0; i < thread_count; i++) thread[i] = work_thread(thread_run, (void *)(uintptr_t)i);
     pthread_barrier_wait(&born);
-    uint64_t resident_born_kb = work_resident_kb();
+    uint64_t resident_born_kb = work_resident_amid(&span);
     pthread_barrier_wait(&hold);
     pthread_barrier_wait(&held_all);
-    uint64_t resident_kb = work_resident_kb();
+    uint64_t resident_kb = work_resident_amid(&span);
     pthread_barrier_wait(&leave);
     for (uint64_t i = 0; i < thread_count; i++) work_join(thread[i]);
     work_stop(&span);

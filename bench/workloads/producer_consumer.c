@@ -9,7 +9,7 @@
 #include "work.h"
 #include <sched.h>
 
-enum { RING = 4096, PRODUCER_COUNT_MAX = 64 };
+enum { RING = 4096, PRODUCER_COUNT_MAX = 1024 };
 struct place { unsigned char *block; uint32_t bytes; };
 struct ring {
     _Alignas(64) atomic_ulong head; /* written by the producer */

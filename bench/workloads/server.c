@@ -12,7 +12,7 @@
 #include "work.h"
 #include <sched.h>
 
-enum { RING = 512, CLIENTS_MAX = 64, WORKERS_MAX = 64, UNDER_WAY_MAX = 256, BUCKETS = 1 << 14 };
+enum { RING = 512, CLIENTS_MAX = 1024, WORKERS_MAX = 64, UNDER_WAY_MAX = 256, BUCKETS = 1 << 14 };
 enum what { READ, WRITE, DELETE };
 struct request {
     uint64_t key;

@@ -125,7 +125,7 @@ int main(int argc, char **argv) {
             word_read(at, (size_t)(end - at), number);
         free(line.bytes);
     }
-    uint64_t resident_kb = work_resident_kb();
+    uint64_t resident_kb = work_resident_amid(&span);
     words_join();
     work_stop(&span);
     work_begin("words", argc, argv);

@@ -30,6 +30,7 @@ const UNCHANGED_COUNT_MIN: usize = 20;
 const UNCHANGED_SHARE: f64 = 0.95;
 /// A command line is the longest text that we write. Tables are as wide as their names, and format! ends at 65,535.
 const TEXT_BYTES_MAX: usize = 32 << 10;
+pub const RUNS_MAX: usize = 1000;
 /// What two runs on an idle machine are to agree within.
 const REPEAT_LIMIT: f64 = 1.03;
 
@@ -156,7 +157,12 @@ pub fn read(text: &str, name: &str) -> Result<Results, String> {
         Some(SCHEMA) if text_longest(&rest) > TEXT_BYTES_MAX => {
             Err(format!("{name} is damaged: a text in it is longer than {TEXT_BYTES_MAX} bytes"))
         }
-        Some(SCHEMA) => serde_json::from_str(text).map_err(damaged),
+        Some(SCHEMA) => {
+            let results: Results = serde_json::from_str(text).map_err(damaged)?;
+            let runs = results.rows.iter().flat_map(|row| &row.cells).map(|cell| cell.runs.len()).max().unwrap_or(0);
+            // Intervals compare each with each.
+            if runs > RUNS_MAX { Err(format!("{name} has {runs} runs of one row; {RUNS_MAX} at most can be compared")) } else { Ok(results) }
+        }
         Some(schema) => {
             let age = if schema < SCHEMA { "an older" } else { "a newer" };
             Err(format!("{name} is from {age} hakmem bench: it has schema {schema}, this one reads {SCHEMA}"))

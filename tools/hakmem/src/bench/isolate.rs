@@ -10,7 +10,8 @@ use super::figures;
 use super::grid::{Grid, Mark};
 use super::peers::{HAKMEM, Known};
 use super::results::{Cell, Results};
-use super::{statistics, words};
+use super::statistics::{self, ROUNDS_FOR_INTERVAL};
+use super::words;
 use crate::text::{Colour, Failure, paint};
 use std::fmt::Write;
 
@@ -64,7 +65,8 @@ pub fn text(results: &Results, width: usize, colours: bool) -> String {
             let peak = figures::peak_ratio_between(cell, base);
             sum.0.push(time.median);
             sum.1.push(peak.median);
-            let is_known = time.low > 1.0 || time.high < 1.0;
+            let is_enough = cell.runs.len().min(base.runs.len()) >= ROUNDS_FOR_INTERVAL; // below there is no interval of 95%
+            let is_known = is_enough && (time.low > 1.0 || time.high < 1.0);
             grid.row(
                 &[row.name.clone(), name.trim_start_matches("no-").to_owned()],
                 vec![

@@ -208,7 +208,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     // What was measured is shown whatever becomes of the files.
     let shown = table_print(&results, comparison.as_ref());
     let page = page.map(|page| page.write(html::page(&results, comparison.as_ref()).as_bytes()));
-    let record = record.filter(|_| !is_interrupted).map(|record| record.write(&results));
+    let record = record.filter(|_| !is_interrupted && !results.is_interrupted).map(|record| record.write(&results));
     shown?;
     [Some(written), page, record].into_iter().flatten().try_for_each(save::kept)?;
     Ok(if is_interrupted { interrupt::STATUS } else { status(&results) })

@@ -47,7 +47,20 @@ fn here() -> String {
 
 /// Paths are from where the command was started: what is kept for years names nobody's folders.
 fn without_here(text: &str, here: &str) -> String {
-    if here.len() < 2 { text.to_owned() } else { text.replace(&format!("{here}/"), "") }
+    if here.len() < 2 {
+        return text.to_owned();
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(&format!("{here}/")) {
+        let is_start = !rest[..at].ends_with(|c: char| c.is_alphanumeric() || "._-".contains(c));
+        plain += &rest[..at];
+        if !is_start {
+            plain += &rest[at..at + here.len() + 1];
+        }
+        rest = &rest[at + here.len() + 1..];
+    }
+    plain + rest
 }
 
 /// 2026-11-20-amd-epyc-2cpu-quick.
@@ -57,12 +70,16 @@ fn name(results: &Results) -> String {
         format!("{} {}cpu {}", machine.processor, machine.processors, results.settings.asked.join(" "));
     let plain = words.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), " ");
     let plain = plain.split_whitespace().collect::<Vec<_>>().join("-");
-    let date = results.started.split('T').next().unwrap_or_default();
+    let date: String =
+        results.started.split('T').next().unwrap_or_default().chars().filter(|c| c.is_ascii_digit() || *c == '-').collect();
+    let is_isolated = results.allocators.iter().any(|allocator| allocator.name.starts_with("no-"));
     let size = match results.settings.size {
         Size::Full if results.settings.asked != [super::suite::PROFILE_ALL] => "-full",
+        Size::Quick if results.settings.asked == [super::suite::PROFILE_ALL] => "-quick", // every row, but short
         _ => "",
     };
-    format!("{date}-{}{size}", plain.chars().take(80).collect::<String>())
+    let isolated = if is_isolated { "-isolated" } else { "" };
+    format!("{date}-{}{size}{isolated}", plain.chars().take(80).collect::<String>())
 }
 
 /// Without what nobody asks of an old run.
@@ -161,6 +178,7 @@ mod tests {
             r#"{"file":"build/libhakmem.so","sh":"/usr/bin/sh"}"#
         );
         assert_eq!(without_here(text, "/"), text);
+        assert_eq!(without_here(text, "/hakmem"), text, "only whole paths");
     }
 
     #[test]
@@ -173,6 +191,13 @@ mod tests {
         assert_eq!(name(&results), "2026-11-20-amd-epyc-2-4-ghz-2cpu-quick");
         results.settings.size = Size::Full;
         assert_eq!(name(&results), "2026-11-20-amd-epyc-2-4-ghz-2cpu-quick-full");
+        results.settings.asked = vec!["full".to_owned()];
+        assert_eq!(name(&results), "2026-11-20-amd-epyc-2-4-ghz-2cpu-full");
+        results.settings.size = Size::Quick;
+        assert_eq!(name(&results), "2026-11-20-amd-epyc-2-4-ghz-2cpu-full-quick");
+        results.allocators[1].name = "no-elo".to_owned();
+        assert!(name(&results).ends_with("-full-quick-isolated"));
+        results.started = "/home/jo/2026-11-20T".to_owned();
         results.settings.asked = vec!["../../x".to_owned()];
         assert!(!name(&results).contains('/'));
     }

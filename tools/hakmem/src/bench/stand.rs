@@ -407,16 +407,27 @@ fn rounded(value: f64) -> f64 {
 }
 
 impl Course<'_> {
-    /// What a program computes must not depend on its allocator; the C library's result is the right one.
+    /// What a program computes must not depend on its allocator; the C library's result is the right one. Where it has none, nobody
+    /// knows who is right when they differ, HAKMEM's own the least.
     fn checks_compare(&mut self) {
-        let of_glibc = self.row.cells.iter().position(|cell| cell.allocator == GLIBC && cell.error.is_none());
-        let reference = of_glibc.or_else(|| self.checks.iter().position(Option::is_some));
-        let Some((by, right)) = reference.and_then(|at| Some((at, self.checks[at].clone()?))) else { return };
+        let mut known: Vec<(usize, String)> = Vec::new();
+        for (at, check) in self.checks.iter().enumerate() {
+            if let (None, Some(check)) = (&self.row.cells[at].error, check) {
+                known.push((at, check.clone()));
+            }
+        }
+        let of_glibc = known.iter().find(|(at, _)| self.row.cells[*at].allocator == GLIBC);
+        let Some((by, right)) = of_glibc.or(known.first()).cloned() else { return };
+        let is_known = of_glibc.is_some();
+        if known.iter().all(|(_, check)| *check == right) {
+            return;
+        }
         let name = self.row.cells[by].allocator.clone();
-        for (cell, check) in self.row.cells.iter_mut().zip(&self.checks) {
-            if cell.error.is_none() && check.as_ref().is_some_and(|check| *check != right) {
-                let check = check.as_deref().unwrap_or_default();
-                cell.error = Some(format!("differs: its result is {check}, under {name} it is {right}"));
+        for (at, check) in known {
+            if check != right {
+                self.row.cells[at].error = Some(format!("differs: its result is {check}, under {name} it is {right}"));
+            } else if !is_known {
+                self.row.cells[at].error = Some(format!("differs: others' result is not {right}, and glibc's is not known"));
             }
         }
     }
