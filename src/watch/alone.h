@@ -16,12 +16,17 @@ struct hak_alone {
     uintptr_t frame;         /* his */
 };
 
+/* Not every way here is as deep: malloc's and free's differ by some frames. A handler of signals lies deeper than the kernel's record of what
+ * it interrupted, which takes more than this (x86-64 without any vector state: 128 of the red zone and 1.5 KiB). */
+enum { HAK_ALONE_SLACK = 1024 };
+
 /* Until hak_alone_end(). False: somebody is at it. */
 HAK_INLINE bool hak_alone_begin(struct hak_alone *alone) {
     uint32_t epoch = hak_load_relaxed(&hak_epoch), seen = hak_load_relaxed(&alone->epoch);
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
     struct hak_heap *self = hak_self; /* hak_heap_none, of many threads, has no stack_top */
-    bool is_left = seen == epoch && __atomic_load_n(&alone->holder, __ATOMIC_RELAXED) == self && frame >= alone->frame && frame < self->stack_top;
+    bool is_his = seen == epoch && __atomic_load_n(&alone->holder, __ATOMIC_RELAXED) == self;
+    bool is_left = is_his && frame + HAK_ALONE_SLACK >= alone->frame && frame < self->stack_top;
     if (!is_left && (seen == epoch || !hak_cas(&alone->epoch, &seen, epoch))) return false;
     alone->frame = frame;
     atomic_signal_fence(memory_order_seq_cst);
