@@ -120,6 +120,19 @@ static HAK_NOINLINE void look(struct hak_slab *slab) {
     hak_slab_unclaim(slab);
 }
 
+/* So much of a heap was opened before it counts what its classes grow by: the counts may lie in a page of their own. */
+enum { GROWN_FROM = 1 << 20, GROWN_SHARE = 4 };
+
+/* Of a class that wants a slab in new memory. It grows densely if it filled its last ones, a quarter of huge_from_mb in all, without turning to
+ * one that had blocks back: whatever the other classes have open, it will fill this one, too. */
+static enum hak_growth growth_of(struct hak_heap *heap, unsigned index) {
+    if (heap->opened_bytes < GROWN_FROM) return HAK_GROWTH_SOME;
+    uint8_t *grown = &heap->grown[index];
+    if (*grown < UINT8_MAX) ++*grown;
+    uint64_t bytes = (uint64_t)*grown * hak_classes[index].granules * HAK_GRANULE_BYTES;
+    return bytes > (HAK_OPT(huge_from_mb) << 20) / GROWN_SHARE ? HAK_GROWTH_DENSE : HAK_GROWTH_SOME;
+}
+
 static void *take_from_partial(struct hak_heap *heap, unsigned index) {
     struct hak_shelf *shelf = hak_shelf_of(heap, index);
     hak_slab_name next;
@@ -134,6 +147,7 @@ static void *take_from_partial(struct hak_heap *heap, unsigned index) {
         if (block) {
             slab->place = HAK_SLAB_CURRENT;
             shelf->current = row;
+            if (heap->opened_bytes >= GROWN_FROM) heap->grown[index] = 0;
             HAK_COUNT(&heap->counters, visit_partial, 1);
             return block;
         }
@@ -203,7 +217,7 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
                 wants_little = false; /* what is resident is better than new memory after all */
             }
         }
-        if (!slab) slab = hak_slab_cut(heap, index, wants_little);
+        if (!slab) slab = hak_slab_cut(heap, index, wants_little ? HAK_GROWTH_LITTLE : growth_of(heap, index));
         if (!slab) return NULL;
     }
     HAK_COUNT(&heap->counters, visit_new_slab, 1);

@@ -498,7 +498,8 @@ static size_t take_clean(size_t count, size_t *dirty_granules) {
     return HAK_NO_GRANULE;
 }
 
-size_t hak_span_take_dense(size_t count, bool is_few) {
+size_t hak_span_take_dense(size_t count, enum hak_growth growth) {
+    bool is_few = growth == HAK_GROWTH_LITTLE;
     if (hak_limit_refuses(count)) return HAK_NO_GRANULE;
     size_t dirty_granules, granule = is_few ? take_clean(count, &dirty_granules) : HAK_NO_GRANULE;
     HAK_ASSERT(count <= ACROSS_MORE_THAN);
@@ -508,7 +509,7 @@ size_t hak_span_take_dense(size_t count, bool is_few) {
     if (dirty_granules == count || is_few) return granule; /* few pages are no huge one */
     struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
     uint64_t mask = hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES), (unsigned)count);
-    uint64_t huge = hak_huge_grow(granule / HAK_CHUNK_GRANULES, mask);
+    uint64_t huge = hak_huge_grow(granule / HAK_CHUNK_GRANULES, mask, growth == HAK_GROWTH_DENSE);
     if (HAK_LIKELY(!huge)) return granule;
     hak_or(&chunk->blank, huge); /* also for who gives them back as they were */
     hak_or(&chunk->dirty, huge);

@@ -112,7 +112,8 @@ bool hak_span_next_is_clean(size_t count);
  * them are touched again (hak_chunk_take_gone), and takes over which are absent (hak_chunk_forget_absent). What of it became
  * resident by a huge page is dirty and blank. Where few of its pages may be wanted it is clean as a whole if there is such a span in the first
  * chunks with room, in small pages, and leaves what is resident to others. */
-size_t hak_span_take_dense(size_t count, bool is_few);
+enum hak_growth { HAK_GROWTH_SOME, HAK_GROWTH_LITTLE, HAK_GROWTH_DENSE }; /* dense: it fills slab after slab */
+size_t hak_span_take_dense(size_t count, enum hak_growth growth);
 
 /* Takes just these granules, of one chunk, for a slab: where one of its class ended lately. Not if anybody has some of them, or if the first
  * is not resident. */

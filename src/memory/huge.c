@@ -77,11 +77,15 @@ static bool populate(size_t half, bool *is_slow) {
     return result == 0;
 }
 
+/* An eighth may be absent where slabs hold huge_from_mb, towards a quarter where they hold more: of new slabs no more than that stays unused. */
 static bool heap_is_dense(void) {
-    uint64_t from = HAK_OPT(huge_from_mb) << 20;
     int64_t slab_bytes = hak_load_relaxed(&hak_purge.used_granules) * HAK_GRANULE_BYTES - hak_load_relaxed(&hak_large_live_bytes);
-    int64_t absent = hak_load_relaxed(&hak_purge.absent_bytes);
-    if (!from || slab_bytes < (int64_t)from || absent >= slab_bytes / DENSE_SHARE) return false;
+    int64_t from = (int64_t)(HAK_OPT(huge_from_mb) << 20), absent = hak_load_relaxed(&hak_purge.absent_bytes);
+    return slab_bytes >= from && absent < (slab_bytes + (slab_bytes - from)) / DENSE_SHARE;
+}
+
+static bool grows_densely(bool is_class_dense) {
+    if (!HAK_OPT(huge_from_mb) || !(is_class_dense || heap_is_dense())) return false;
     uint64_t returned_ms = hak_load_relaxed(&hak_purge.returned_ms); /* who has pages to return does not grow, he shifts */
     return returned_ms == 0 || hak_os_clock_ms() - returned_ms >= STEADY_MS;
 }
@@ -110,14 +114,14 @@ static HAK_NOINLINE bool half_grow(size_t half, uint64_t used, uint64_t rest) {
     return is_resident;
 }
 
-uint64_t hak_huge_grow(size_t number, uint64_t mask) {
+uint64_t hak_huge_grow(size_t number, uint64_t mask, bool is_class_dense) {
     struct hak_chunk *chunk = hak_chunk_at(number);
     uint64_t resident = 0;
     for (unsigned h = 0; h < 2; h++) {
         uint64_t half = hak_word_mask(h * HAK_HALF_GRANULES, HAK_HALF_GRANULES), rest = half & ~mask;
         uint64_t used = hak_load_relaxed(&chunk->used);
         if (!(mask & half) || used & rest || hak_load_relaxed(&chunk->dirty) & half) continue;
-        if (!heap_is_dense()) return resident;
+        if (!grows_densely(is_class_dense)) return resident;
         if (half_grow(number * 2 + h, used, rest)) resident |= half & mask;
     }
     return resident;

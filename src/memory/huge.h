@@ -2,8 +2,9 @@
  *
  * Owns:      `huge` in each chunk: which of its two halves of 2 MiB the kernel was told to back with huge pages.
  * Threads:   any. The flags are hints; who makes a half huge has taken all its granules first.
- * Where:     a half that a growing heap of slabs enters (nothing in it used or resident), once slabs hold huge_from_mb and
- *            at most an eighth of that is not resident and nothing was returned for a second; and blocks of sites that were seen to touch all they ask for.
+ * Where:     a half that a growing heap of slabs enters (nothing in it used or resident), once slabs hold huge_from_mb and at most an eighth
+ *            of that is not resident (where they hold more, towards a quarter), or for a class that filled slab after slab, a quarter of
+ *            huge_from_mb (heap/visit.c), and nothing was returned for a second; and blocks of sites that were seen to touch all they ask for.
  * Price:     the half is resident at once, so what is free of it is counted as free memory (dirty), known to be zero
  *            (blank). Where the kernel must move pages first to make one, it is dearer than 512 small ones: the first
  *            page of each half is timed, and slow ones make us wait, for longer each time.
@@ -17,8 +18,8 @@
 
 enum { HAK_HALF_GRANULES = 32, HAK_HALF_BYTES = HAK_HALF_GRANULES << HAK_GRANULE_SHIFT };
 
-/* The caller just took the granules of `mask` for a slab. Gives which of them are resident now through this. */
-uint64_t hak_huge_grow(size_t number, uint64_t mask);
+/* The caller just took the granules of `mask` for a slab, of a class that grows densely or not. Gives which of them are resident now through this. */
+uint64_t hak_huge_grow(size_t number, uint64_t mask, bool is_class_dense);
 
 /* A block of a dense site: what is not resident of it will be soon. */
 /* is_looked_at: its last half stays as it is, and will tell whether that was right. */

@@ -177,14 +177,14 @@ struct hak_slab *hak_slab_cut_again(struct hak_heap *heap, unsigned class_index)
     return slab;
 }
 
-struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index, bool is_few) {
+struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index, enum hak_growth growth) {
     enum { TRIES = 64 }; /* in a forked child many in a row may have mail under way, from and to threads that vanished */
     size_t count = span_granules(&hak_classes[class_index]);
     size_t refused[TRIES];
     unsigned tries = 0;
     struct hak_slab *slab = NULL;
     while (tries < TRIES && !slab) {
-        size_t granule = hak_span_take_dense(count, is_few);
+        size_t granule = hak_span_take_dense(count, growth);
         if (granule == HAK_NO_GRANULE) break;
         if (slab_make(granule, heap, class_index)) slab = hak_slab_at(granule);
         else refused[tries++] = granule;

@@ -197,8 +197,8 @@ HAK_INLINE void hak_slab_unclaim(struct hak_slab *slab) { hak_store_release(&sla
 
 /* --- the life of a slab --- */
 
-/* Cuts a new slab of the class for the heap, of which few blocks may be wanted; NULL when memory is short. It is CURRENT, all its blocks free. */
-struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index, bool is_few);
+/* Cuts a new slab of the class for the heap, of which few or all blocks may be wanted; NULL when memory is short. It is CURRENT, all its blocks free. */
+struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index, enum hak_growth growth);
 /* The same there, if that is free and resident; else NULL. */
 struct hak_slab *hak_slab_cut_at(struct hak_heap *heap, unsigned class_index, size_t granule);
 /* The same where one of the class ended lately. */

@@ -97,7 +97,7 @@ static void what_is_absent_of_a_free_granule_is_no_free_memory(void **state) {
     hak_granule_leave_absent(granule + 2, 1);
     hak_span_give(granule, 4, HAK_SPAN_DIRTY);
     assert_int_equal(free_bytes() - before, rest);
-    assert_int_equal(hak_span_take_dense(4, false), granule);
+    assert_int_equal(hak_span_take_dense(4, HAK_GROWTH_SOME), granule);
     assert_int_equal(hak_load_relaxed(&chunk->dirty) >> granule % HAK_CHUNK_GRANULES & 15, 15);
     assert_int_equal(free_bytes(), before);
     hak_span_give(granule, 4, HAK_SPAN_AS_IT_WAS); /* no slab became of it */
@@ -125,13 +125,13 @@ static void where_few_blocks_will_be_is_what_is_clean(void **state) {
     enum { MANY = 256 };
     size_t dirty, granule = hak_span_take(12, 1, &dirty), few[MANY], count = 0;
     hak_span_give(granule, 12, HAK_SPAN_DIRTY);
-    while (count < MANY && (few[count] = hak_span_take_dense(4, true)) != granule) { /* until nothing clean is left below the top */
+    while (count < MANY && (few[count] = hak_span_take_dense(4, HAK_GROWTH_LITTLE)) != granule) { /* until nothing clean is left below the top */
         uint64_t seen = hak_load_relaxed(&hak_chunk_at(few[count] / CHUNK)->dirty);
         assert_int_equal(seen >> few[count++] % CHUNK & 15, 0);
     }
     assert_in_range(count, 1, MANY - 1);
     hak_span_give(granule, 4, HAK_SPAN_AS_IT_WAS);
-    assert_int_equal(hak_span_take_dense(4, false), granule);
+    assert_int_equal(hak_span_take_dense(4, HAK_GROWTH_SOME), granule);
     hak_span_give(granule, 4, HAK_SPAN_AS_IT_WAS);
     while (count > 0) hak_span_give(few[--count], 4, HAK_SPAN_CLEAN);
 }
@@ -218,7 +218,7 @@ static void what_is_unseen_and_given_back_is_looked_for_again(void **state) {
     hak_span_leave_unseen(granule, 8);
     hak_span_give(granule, 8, HAK_SPAN_DIRTY);
     hak_store_relaxed(&hak_purge.unseen, 1);
-    assert_int_equal(hak_span_take_dense(8, false), granule);
+    assert_int_equal(hak_span_take_dense(8, HAK_GROWTH_SOME), granule);
     hak_purge_look();
     assert_int_equal(hak_load_relaxed(&hak_purge.unseen), 0);
     hak_span_give(granule, 8, HAK_SPAN_AS_IT_WAS);

@@ -245,7 +245,7 @@ static void lists_keep_every_slab_that_was_pushed(void **state) {
     bool listed[COUNT] = { false };
     uint64_t dice = 47;
     unsigned c = 7;
-    for (unsigned i = 0; i < COUNT; i++) slabs[i] = hak_slab_cut(heap, c, false);
+    for (unsigned i = 0; i < COUNT; i++) slabs[i] = hak_slab_cut(heap, c, HAK_GROWTH_SOME);
     for (unsigned step = 0; step < 2000; step++) {
         unsigned k = (unsigned)(dice_next(&dice) % COUNT), found = 0, expected = 0;
         if (listed[k]) hak_list_remove(heap, slabs[k]);

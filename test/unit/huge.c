@@ -48,7 +48,7 @@ static size_t resident_pages(size_t granule, size_t count) {
 static size_t grow_until_huge(void) {
     hak_store_relaxed(&hak_purge.returned_ms, 0);
     for (taken_count = 0; taken_count < MOST;) {
-        size_t granule = hak_span_take_dense(SPAN, false);
+        size_t granule = hak_span_take_dense(SPAN, HAK_GROWTH_SOME);
         REQUIRE(granule != HAK_NO_GRANULE);
         taken[taken_count++] = granule;
         if (is_huge(granule)) return granule;
@@ -65,7 +65,7 @@ static void small_heaps_have_no_huge_pages(void **state) {
     (void)state;
     hak_options.huge_from_mb = 16;
     for (taken_count = 0; taken_count < 8;) {
-        taken[taken_count++] = hak_span_take_dense(SPAN, false);
+        taken[taken_count++] = hak_span_take_dense(SPAN, HAK_GROWTH_SOME);
         assert_false(is_huge(taken[taken_count - 1]));
         assert_int_equal(resident_pages(taken[taken_count - 1], SPAN), 0);
     }
@@ -77,7 +77,7 @@ static void heaps_of_absent_pages_have_none(void **state) {
     hak_options.huge_from_mb = 1;
     hak_absent_note(64 * MIB);
     for (taken_count = 0; taken_count < 64;) {
-        taken[taken_count++] = hak_span_take_dense(SPAN, false);
+        taken[taken_count++] = hak_span_take_dense(SPAN, HAK_GROWTH_SOME);
         assert_false(is_huge(taken[taken_count - 1]));
     }
     hak_absent_note(-64 * MIB);
@@ -89,7 +89,7 @@ static void heaps_that_just_returned_pages_have_none(void **state) {
     hak_options.huge_from_mb = 1;
     hak_store_relaxed(&hak_purge.returned_ms, hak_os_clock_ms());
     for (taken_count = 0; taken_count < 64;) {
-        taken[taken_count++] = hak_span_take_dense(SPAN, false);
+        taken[taken_count++] = hak_span_take_dense(SPAN, HAK_GROWTH_SOME);
         assert_false(is_huge(taken[taken_count - 1]));
     }
     give_all();
@@ -192,7 +192,7 @@ static void slabs_of_few_blocks_are_of_small_pages(void **state) {
     above = hak_span_take(64, 64, &dirty);
     for (unsigned i = 0; i < CHUNKS; i++) hak_span_give(whole[i], 64, HAK_SPAN_CLEAN);
     for (unsigned i = 0; i < FEW; i++) {
-        few[i] = hak_span_take_dense(SPAN, true);
+        few[i] = hak_span_take_dense(SPAN, HAK_GROWTH_LITTLE);
         assert_false(is_huge(few[i]));
         assert_int_equal(resident_pages(few[i], SPAN), 0);
     }
@@ -231,7 +231,7 @@ static void what_was_there_when_the_kernel_gave_up_goes_back(void **state) {
         next_half = next / HALF * HALF;
         hak_span_give(next, SPAN, HAK_SPAN_AS_IT_WAS);
         REQUIRE(taken_count < MOST);
-        taken[taken_count++] = hak_span_take_dense(SPAN, false);
+        taken[taken_count++] = hak_span_take_dense(SPAN, HAK_GROWTH_SOME);
         REQUIRE(taken[taken_count - 1] == next);
     }
     hak_os_fault = NULL;
@@ -252,7 +252,7 @@ static void only_the_half_that_is_huge_is_resident(void **state) {
     hak_store_relaxed(&hak_purge.returned_ms, 0);
     for (; count < CHUNKS && !is_there; count++) {
         low[count] = hak_span_take(LOW, 64, &dirty);
-        across[count] = hak_span_take_dense(SPAN, false);
+        across[count] = hak_span_take_dense(SPAN, HAK_GROWTH_SOME);
         REQUIRE(across[count] == low[count] + LOW);
         is_there = is_huge(low[count] + HALF);
         uint64_t now = hak_load_relaxed(&chunk_of(low[count])->dirty) >> LOW & hak_word_mask(0, SPAN);

@@ -41,8 +41,8 @@ static void a_span_beyond_the_hard_limit_is_not_taken(void **state) {
     assert_true(first != HAK_NO_GRANULE && second != HAK_NO_GRANULE);
     assert_int_equal(hak_limit_taken(), 10 * MIB_GRANULES);
     assert_true(take(1) == HAK_NO_GRANULE);
-    assert_true(hak_span_take_dense(4, false) == HAK_NO_GRANULE);
-    assert_true(hak_span_take_dense(4, true) == HAK_NO_GRANULE);
+    assert_true(hak_span_take_dense(4, HAK_GROWTH_SOME) == HAK_NO_GRANULE);
+    assert_true(hak_span_take_dense(4, HAK_GROWTH_LITTLE) == HAK_NO_GRANULE);
     assert_true(take(SIZE_MAX / HAK_GRANULE_BYTES) == HAK_NO_GRANULE);
     assert_false(hak_span_extend(second, MIB_GRANULES, 1));
     size_t own = hak_span_take(1, 1, &dirty); /* for the library itself */

@@ -31,7 +31,7 @@ static inline int slab_room_start(void **state) {
 static uint64_t opened; /* bytes, as a heap counts them */
 
 static inline struct hak_slab *slab_cut(unsigned c) {
-    struct hak_slab *slab = hak_slab_cut(&heap, c, false);
+    struct hak_slab *slab = hak_slab_cut(&heap, c, HAK_GROWTH_SOME);
     assert_non_null(slab);
     return slab;
 }
