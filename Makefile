@@ -42,7 +42,7 @@ bench-record: product ## results of record into bench/results: the quick rows, a
 	$(BUILD)/hakmem bench --seeds --record bench/results
 
 figures: product ## every figure of docs/figures.md, measured here
-	@scripts/setup demo
+	@scripts/setup bench
 	python3 bench/figures.py --build $(BUILD)
 
 scaling: product ## throughput by threads, 1 to twice as many as there are processors, under each allocator at hand
@@ -50,7 +50,7 @@ scaling: product ## throughput by threads, 1 to twice as many as there are proce
 	python3 bench/scaling.py --build $(BUILD) --json build/scaling.json --markdown build/scaling.md --svg build/scaling.svg
 
 seeing: product ## a redis server of 2 GB recorded: its pauses, the report's time, throughput
-	@scripts/setup demo
+	@scripts/setup bench
 	python3 bench/attach.py --build $(BUILD) --json build/attach.json
 	python3 bench/turns.py --build $(BUILD) --redis --turns 2400
 

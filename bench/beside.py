@@ -36,13 +36,16 @@ def bench(stand, rows, rounds, *more):
                                "--json", out, *more], env={**os.environ, "HAKMEM_LIB": stand.library},
                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                               check=False)
+        said = done.stderr.strip() or f"status {done.returncode}, nothing said"
+        # Status 1: HAKMEM itself failed in a row. The others are measured, and stderr says which.
+        if done.returncode not in (0, 1):
+            raise BenchError(f"{command} bench: {said.splitlines()[-1]}")
+        if done.returncode == 1:
+            stand.say(said)
         with open(out, encoding="utf-8") as file:
             results = json.load(file)
     except OSError as error:
         raise BenchError(f"{command} does not measure: {error}") from None
-    # Status 1: HAKMEM itself failed in a row. The others are measured, and stderr says which.
-    if done.returncode not in (0, 1):
-        raise BenchError(f"{command} bench: {done.stderr.strip().splitlines()[-1]}")
     return {row["name"]: {**row, "cells": {cell["allocator"]: cell for cell in row["cells"]
                                            if cell["runs"] and not cell.get("error")}} for row in results["rows"]}
 
@@ -97,6 +100,7 @@ def markdown(table, fork, peaks):
     for one in table:
         own, glibc = one["variants"].get("hakmem"), one["variants"]["glibc"]
         if not own:
+            lines.append(f"| {one['name']} | **failed** | | | | {glibc['peak_mb']:.1f} | | | {glibc['faults']:,.0f} |")
             continue
         rivals = {name: value for name, value in one["variants"].items() if name != "hakmem"}
         best = min(rivals, key=lambda name: rivals[name]["ns"])

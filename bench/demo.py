@@ -10,13 +10,14 @@ Takes: about a minute.
 import argparse
 import json
 import os
+import shutil
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from runner import ROOT, BenchError, Stand, machine, median, program_find  # noqa: E402
 
 RUNS = 3
-BAR_CELLS = 30
+BAR_CELLS = max(10, min(30, shutil.get_terminal_size().columns - 68))  # what stands beside it takes the rest
 
 # After the work the program does next to nothing for two seconds, then its resident memory is read.
 SQLITE_JOB = """

@@ -211,22 +211,28 @@ def main():
             kept["quick"] = options.quick or before.get("quick", False)
         chosen = [name for name in names if not options.only or name in options.only]
         if options.resume:
-            chosen = [name for name in chosen if name not in kept["rows"]]
-        measured = {}
+            chosen = [name for name in chosen if "measured" not in kept["rows"].get(name, {})]
+        measured, is_whole = {}, True
         for one, result in rows_measure(stand, chosen, options.quick):
             measured[one.name] = kept["rows"][one.name] = result
             if not options.no_write:
                 results_write(part, kept)  # who ends this early goes on with --resume
         if ("beside" in options.only) if options.only else not options.no_beside:
             print("  workloads side by side ...", flush=True)
-            kept["beside"] = {"table": beside.measure(stand, options.quick), "fork": beside.fork_pages(stand),
-                              "peaks": beside.peaks_5(stand)}
+            try:
+                kept["beside"] = {"table": beside.measure(stand, options.quick), "fork": beside.fork_pages(stand),
+                                  "peaks": beside.peaks_5(stand)}
+            except BenchError as error:  # what was measured before stays
+                print(f"figures: not measured side by side: {error}", file=sys.stderr)
+                is_whole = False
         if stand.library_changed():
             print("figures: the library was built again meanwhile; these figures are of the one before",
                   file=sys.stderr)
     finally:
         stand.close()
     rows_print(measured)
+    if not is_whole:
+        raise SystemExit("figures.py: docs/figures.md is as it was; go on with --resume")
     if kept["beside"]:
         print(beside.markdown(**kept["beside"]))
     if not options.no_write:
@@ -240,4 +246,9 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except BenchError as error:
+        raise SystemExit(f"figures.py: {error}") from None
+    except KeyboardInterrupt:
+        raise SystemExit("figures.py: interrupted; go on with --resume") from None

@@ -15,6 +15,7 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+NOT_INSTALLED = 77  # bench/real/_real.py
 ROWS = {
     "redis sessions": (["redis", "sessions", "4"], "240,000 sessions in three waves, deleted; 12,000 users stay"),
     "redis load": (["redis", "load", "4"], "32,000 keys of all types, a third deleted and replaced; then all deleted"),
@@ -29,9 +30,12 @@ def run(command, library, is_off):
     env = {**os.environ, "HAKMEM_BENCH_PRELOAD": library, "HAKMEM_DISABLE_LIFETIMES": "1" if is_off else "0"}
     done = subprocess.run([os.path.join(HERE, "real", command[0]), *command[1:]], env=env, stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, check=False)
-    if done.returncode:
-        print(f"{' '.join(command)}: {done.stderr.strip()}", file=sys.stderr)
+    said = f"{' '.join(command)}: {done.stderr.strip()}"
+    if done.returncode == NOT_INSTALLED:
+        print(said, file=sys.stderr)
         return None
+    if done.returncode:
+        sys.exit(f"lifetimes.py: {said or done.returncode}")
     return json.loads(done.stdout)
 
 

@@ -5,14 +5,18 @@ Invariant: a result whose allocator was not mapped in the process is an error, n
 Method:    A B C A B C; medians with the smallest and largest; ratios pair by pair within a round.
 """
 import atexit
+import contextlib
 import glob
 import hashlib
 import json
 import os
 import platform
+import shlex
 import shutil
+import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 
 import peers
@@ -48,7 +52,10 @@ def file_sha(path):
 
 def workloads_build():
     """Compiles what is older than its source. The compiler's line is the same for every workload."""
-    os.makedirs(BINARIES, exist_ok=True)
+    try:
+        os.makedirs(BINARIES, exist_ok=True)
+    except OSError as error:
+        raise BenchError(f"the workloads cannot be built: {error}") from None
     header = os.path.join(BENCH, "workloads", "work.h")
     sources = sorted(glob.glob(os.path.join(BENCH, "workloads", "*.c"))) + [os.path.join(BENCH, "launch.c")]
     for source in sources:
@@ -56,10 +63,14 @@ def workloads_build():
         newest = max(os.path.getmtime(source), os.path.getmtime(header))
         if os.path.exists(target) and os.path.getmtime(target) > newest:
             continue
-        done = subprocess.run([os.environ.get("CC", "cc"), *CC_FLAGS, source, "-o", target], stderr=subprocess.PIPE,
-                              text=True, check=False)
+        try:
+            done = subprocess.run([*shlex.split(os.environ.get("CC", "cc")), *CC_FLAGS, source, "-o", target], stderr=subprocess.PIPE,
+                                  text=True, check=False)
+        except OSError as error:
+            raise BenchError(f"the compiler does not run: {error}") from None
         if done.returncode:
-            raise BenchError(f"{source} does not compile: {done.stderr.strip().splitlines()[0]}")
+            said = done.stderr.strip() or f"status {done.returncode}"
+            raise BenchError(f"{source} does not compile: {said.splitlines()[0]}")
 
 
 def environment_clean():
@@ -92,6 +103,7 @@ class Stand:
         self.environments = {peer.path: peer.environment for peer in found}
         self.scratch = tempfile.mkdtemp(prefix="hakmem-bench-")
         atexit.register(self.close)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what was changed is put back
         self.library = os.path.join(self.scratch, "libhakmem.so") # a copy: a build may go on while we measure
         if os.path.exists(self.original):
             shutil.copyfile(self.original, self.library)
@@ -134,7 +146,8 @@ class Stand:
             out, err = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.communicate()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # a child of it may hold the pipes
+                process.communicate(timeout=5)
             raise BenchError(f"{argv[0]} was not done after {timeout_s} s") from None
         out, err = out.decode(errors="replace"), err.decode(errors="replace")
         if process.returncode:

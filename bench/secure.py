@@ -126,6 +126,8 @@ def main():
     library = os.path.join(ROOT, arguments.build, "libhakmem.so")
     if not os.path.exists(library): raise SystemExit(f"secure.py: {library} is not there: run `make product`")
     if arguments.rounds < 1: raise SystemExit("secure.py: --rounds: at least 1")
+    for path in filter(None, (arguments.json, arguments.markdown)):
+        if not os.path.isdir(os.path.dirname(os.path.abspath(path))): raise SystemExit(f"secure.py: {path}: there is no such folder")
     wanted = [name for name in arguments.rows.split(",") if name]
     unknown = [name for name in wanted if name not in [row[0] for row in ROWS]]
     if unknown: raise SystemExit(f"secure.py: there is no row {unknown[0]}; there is {', '.join(row[0] for row in ROWS)}")
@@ -134,11 +136,11 @@ def main():
     results = measure(stand, [row for row in ROWS if not wanted or row[0] in wanted], arguments.rounds)
     record = {"machine": machine(), "started": started, "library_sha256": stand.library_sha(), "rounds": arguments.rounds, "rows": results}
     text = markdown(record)
+    print(text)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file: json.dump(record, file, indent=1)
     if arguments.markdown:
         with open(arguments.markdown, "w", encoding="utf-8") as file: file.write(text)
-    print(text)
     return 0
 
 

@@ -36,6 +36,9 @@ def run(build, row, **environment):
     if done.returncode:
         sys.exit(f"stages.py: {row} ended with {done.returncode}: {done.stderr.strip()}")
     result = json.loads(done.stdout)
+    library = os.path.realpath(os.path.join(build, "libhakmem.so"))
+    if library not in [os.path.realpath(path) for path in result["objects"]]:
+        sys.exit(f"stages.py: {library} is not mapped in {row}: {done.stderr.strip()}")
     return result["cpu_ns"] / result["ops"]
 
 
@@ -77,6 +80,11 @@ def main():
     stages = LEARNING
     rows, rounds = options.rows or ROWS, options.rounds
     base, *others = stages
+    if rounds < 1 or options.runs < 1:
+        sys.exit("stages.py: --rounds and --runs: at least 1")
+    for row in rows:
+        if not row.split() or not os.path.exists(os.path.join(build, "bench", row.split()[0])):
+            sys.exit(f"stages.py: there is no workload {row!r} in {build}/bench")
     with tempfile.TemporaryDirectory() as folder:
         seen = measure(build, rows, stages, rounds, options.runs, folder)
     print(f"| workload | {base}, ns |" + "".join(f" {stage}: least, median |" for stage in others) + "\n|---|---|" + "---|" * len(others))

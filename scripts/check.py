@@ -17,6 +17,7 @@ import xml.etree.ElementTree as xml
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LINES_SAID = 40  # of what a failed test printed
+DAY_S = 24 * 3600
 JOBS = str(min(os.cpu_count() or 2, 16))
 
 
@@ -39,7 +40,14 @@ class Count:
         self.names.append(name)
         self.said[name] = said
 
-    def add_junit(self, preset, path):
+    def add_junit(self, preset, path, status):
+        """What ctest recorded, and its status: not 0 with nothing failed means that it did not run them."""
+        failed = self.failed
+        self.add_cases(preset, path)
+        if status != 0 and self.failed == failed:
+            self.fail(f"{preset}: ctest ended with {status}")
+
+    def add_cases(self, preset, path):
         try:
             cases = xml.parse(path).getroot().iter("testcase")
         except (OSError, xml.ParseError) as error:
@@ -80,10 +88,15 @@ def check_preset(preset, count, deadline, select):
         os.remove(junit)
     built = time.monotonic()
     say(f"{preset}: built in {built - start:.0f} s; tests")
-    stop = time.strftime("%H:%M:%S", time.localtime(time.time() + deadline - built))
-    run("ctest", "--preset", preset, "-j", JOBS, "--output-junit", junit, "--no-tests=ignore",
-        "--stop-time", stop, *select)
-    count.add_junit(preset, junit)
+    left = deadline - built
+    if left <= 0:  # ctest would take that time of day for tomorrow's
+        count.fail(f"{preset}: not tested within the time limit")
+        return
+    stop = ["--stop-time", time.strftime("%H:%M:%S", time.localtime(time.time() + left))] if left < DAY_S else []
+    status = run("ctest", "--preset", preset, "-j", JOBS, "--output-junit", junit, "--no-tests=ignore", *stop, *select)
+    count.add_junit(preset, junit, status)
+    if time.monotonic() > deadline:  # what ctest did not begin it does not name
+        count.fail(f"{preset}: not all tests within the time limit")
     say(f"{preset}: tested in {time.monotonic() - built:.0f} s")
 
 
@@ -95,9 +108,11 @@ def soak(seconds, count):
         each = max(5, min(60, (end - time.monotonic()) / 4))
         seed = str(time.time_ns() & 0xFFFFFFFF)
         say(f"soak: {end - time.monotonic():.0f} s to go, HAK_TEST_SEED={seed}")
-        run("ctest", "--preset", "release", "-L", "^(stress|fuzz)$", "-j", JOBS, "--output-junit", junit,
-            env=dict(os.environ, HAK_TEST_SEED=seed, HAK_STRESS_SECONDS=f"{each:.0f}"))
-        count.add_junit(f"soak, seed {seed}", junit)
+        if os.path.exists(junit):
+            os.remove(junit)
+        status = run("ctest", "--preset", "release", "-L", "^(stress|fuzz)$", "-j", JOBS, "--output-junit", junit,
+                     env=dict(os.environ, HAK_TEST_SEED=seed, HAK_STRESS_SECONDS=f"{each:.0f}"))
+        count.add_junit(f"soak, seed {seed}", junit, status)
 
 
 def main():
