@@ -237,13 +237,17 @@ static size_t take_in_chunk(struct hak_rush *rush, size_t number, unsigned count
     return take_in_chunk_without(rush, number, count, starts_allowed, 0, dirty_granules);
 }
 
-/* Below the top. */
+/* Below the top. The top passes chunks on the way to a run; with one that is far away, thousands. Where the kernel refuses the first of
+ * them (RLIMIT_AS), no other is asked for. */
 static size_t take_there(struct hak_rush *rush, size_t count, uint64_t allowed, size_t top, size_t *dirty_granules) {
     unsigned k = size_of(count);
+    bool is_refused = false;
     for (size_t number = room_next(0, k, top); number < top; number = room_next(number + 1, k, top)) {
-        if (!is_ready(number) && chunks_reach(number, 1) != HAK_READY) { /* the top passed it, on the way to a run */
-            if (hak_region_is_foreign(number)) room_clear(number, k);
-            continue;
+        if (!is_ready(number)) {
+            enum hak_ready ready = is_refused ? HAK_READY_REFUSED : chunks_reach(number, 1);
+            if (ready == HAK_READY_REFUSED) is_refused = true;
+            else if (ready != HAK_READY && hak_region_is_foreign(number)) room_clear(number, k);
+            if (ready != HAK_READY) continue;
         }
         size_t granule = take_in_chunk(rush, number, (unsigned)count, allowed, dirty_granules);
         if (granule != HAK_NO_GRANULE) return granule;

@@ -294,6 +294,32 @@ static void empty_below_top(void) {
     }
 }
 
+/* Each of them was asked for by each malloc near RLIMIT_AS: 230 ms for one block. */
+static unsigned map_count;
+static bool refuse_and_count(enum hak_os_call call) {
+    if (call != HAK_OS_MAP_AT) return false;
+    map_count++;
+    return true;
+}
+static void a_gap_is_asked_for_once_where_the_kernel_refuses(void **state) {
+    (void)state;
+    enum { ALIGN = 256 * HAK_CHUNK_GRANULES, MOST = 4096 };
+    static size_t spans[MOST];
+    size_t dirty, count = 0, run = hak_span_take(1, ALIGN, &dirty), next = hak_span_take(1, ALIGN, &dirty); /* one of them begins behind a gap */
+    assert_true(run != HAK_NO_GRANULE && next != HAK_NO_GRANULE);
+    hak_os_fault = refuse_and_count;
+    do {
+        map_count = 0;
+        REQUIRE(count < MOST);
+        spans[count] = hak_span_take(CHUNK, 1, &dirty); /* until what is ready is taken */
+    } while (spans[count] != HAK_NO_GRANULE && ++count);
+    hak_os_fault = NULL;
+    assert_in_range(map_count, 1, 8);
+    while (count > 0) hak_span_give(spans[--count], CHUNK, HAK_SPAN_AS_IT_WAS);
+    hak_span_give(run, 1, HAK_SPAN_AS_IT_WAS);
+    hak_span_give(next, 1, HAK_SPAN_AS_IT_WAS);
+}
+
 static void a_larger_span_goes_from_one_chunk_into_the_next(void **state) {
     (void)state;
     int64_t all = used();
@@ -506,6 +532,7 @@ int main(void) {
         cmocka_unit_test(what_is_unseen_and_given_back_is_looked_for_again),
         cmocka_unit_test(a_run_goes_round_what_is_in_its_way),
         cmocka_unit_test(chunks_in_a_gap_are_used),
+        cmocka_unit_test(a_gap_is_asked_for_once_where_the_kernel_refuses),
         cmocka_unit_test(a_larger_span_goes_from_one_chunk_into_the_next),
         cmocka_unit_test(a_larger_span_begins_in_the_last_chunk_and_ends_in_new_ones),
         cmocka_unit_test(what_cannot_be_had_takes_nothing),
