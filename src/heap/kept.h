@@ -101,8 +101,9 @@ HAK_INLINE bool hak_kept_push(struct hak_heap *heap, struct hak_granule *record,
 /* The last span of a row, taken from the list. */
 HAK_INLINE struct hak_granule *hak_kept_pop(struct hak_kept *kept, size_t count) {
     unsigned n = kept->count[count - 1] - 1u;
+    struct hak_granule *record = kept->record[count - 1][n]; /* first: a handler that frees one puts it there */
     __atomic_store_n(&kept->count[count - 1], (uint8_t)n, __ATOMIC_RELEASE); /* before it is a block: fork */
-    return kept->record[count - 1][n];
+    return record;
 }
 HAK_INLINE struct hak_granule *hak_kept_pop_last(struct hak_kept *kept) {
     struct hak_granule *record = kept->last;

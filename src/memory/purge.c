@@ -125,9 +125,10 @@ static uint64_t keep_wanted(void) {
     return drawn + drawn / 4;
 }
 
-/* A bound that the user set stands. */
+/* A bound that the user set stands; and under a limit on address space what is kept would be mapped, which the program's own mmap and the
+ * stacks of its threads then lack. */
 static void keep_raise(uint64_t wanted) {
-    if (wanted > hak_load_relaxed(&hak_purge.keep_bytes) && !hak_option_is_pinned(HAK_O_free_max_mb))
+    if (wanted > hak_load_relaxed(&hak_purge.keep_bytes) && !hak_region.is_limited && !hak_option_is_pinned(HAK_O_free_max_mb))
         hak_store_relaxed(&hak_purge.keep_bytes, wanted);
 }
 
@@ -351,6 +352,7 @@ HAK_COLD size_t hak_purge_spans(uint64_t goal_bytes) {
 }
 
 bool hak_purge_keep(void) {
+    if (hak_region.is_limited || (hak_option_is_pinned(HAK_O_free_max_mb) && !hak_option_is_pinned(HAK_O_large_keep_mb))) return false; /* as above */
     uint64_t wanted = positive(hak_load_relaxed(&hak_purge.free_bytes));
     wanted += wanted / 4;
     if (wanted > HAK_OPT(large_keep_mb) << 20 || wanted > hak_limit_free(wanted, used_bytes())) return false;
@@ -370,8 +372,34 @@ void hak_purge_span(size_t granule, size_t count) {
     }
 }
 
+/* mlockall(MCL_CURRENT) makes all resident that is mapped, and says nothing to us: what is believed to be absent goes back, too. Not counted:
+ * as a rule it is. */
+static HAK_COLD void return_clean(size_t number) {
+    struct hak_chunk *chunk = hak_chunk_at(number);
+    uint64_t used = hak_load_relaxed(&chunk->used), mask, calls = 0;
+    do {
+        mask = ~used & ~hak_load_relaxed(&chunk->dirty);
+        if (!mask) return;
+    } while (!hak_cas_weak(&chunk->used, &used, used | mask));
+    struct hak_range ranges[RANGES];
+    size_t count = 0;
+    uint64_t taken = mask;
+    mask &= ~hak_load_relaxed(&chunk->dirty); /* it may have been written meanwhile */
+    for (uint64_t left = mask; left; count++) {
+        unsigned first = hak_word_first(left);
+        uint64_t gap = ~(left >> first);
+        unsigned length = gap ? hak_word_first(gap) : 64;
+        ranges[count] = (struct hak_range){ hak_granule_address(number * HAK_CHUNK_GRANULES + first), (size_t)length << HAK_GRANULE_SHIFT };
+        left &= ~hak_word_mask(first, length);
+    }
+    if (count) hak_os_return(ranges, count, &calls);
+    hak_chunk_release(chunk, taken);
+    hak_span_room(number);
+}
+
 size_t hak_purge_chunk(size_t number, bool all) {
     if (!hak_unit_ready(number)) return 0;
+    if (HAK_UNLIKELY(all) && !hak_region.is_limited) return_clean(number);
     struct hak_chunk *chunk = hak_chunk_at(number);
     uint64_t idle = hak_load_relaxed(&chunk->dirty);
     if (hak_region.is_limited && all) idle |= hak_load_relaxed(&chunk->mapped);

@@ -152,6 +152,28 @@ static void what_realloc_moved_away_from_is_not_there(void)
     EXPECT_SAY(status == 0 || WEXITSTATUS(status) == EXPECT_SKIPPED, "status %#x", (unsigned)status);
 }
 
+/* mlockall(MCL_CURRENT) fills all that is mapped, what had gone back as well: nothing ever returned that again. */
+static void what_had_gone_back_goes_back_again(void)
+{
+    enum { BLOCKS = 40, BYTES = 4 << 20 };
+    pid_t child = fork();
+    if (child == 0) {
+        char *blocks[BLOCKS];
+        for (int i = 0; i < BLOCKS; i++)
+            memset(blocks[i] = (char *)malloc(BYTES), 1, BYTES);
+        for (int i = 0; i < BLOCKS; i++)
+            free(blocks[i]);
+        malloc_trim(0);
+        if (mlockall(MCL_CURRENT) != 0)
+            _exit(EXPECT_SKIPPED);
+        malloc_trim(0);
+        EXPECT_SAY(status_kib("VmRSS:") < 80000, "%ld KiB resident", status_kib("VmRSS:"));
+        _exit(expect_failure_count != 0);
+    }
+    int status = child_wait(child, 60);
+    EXPECT_SAY(status == 0 || WEXITSTATUS(status) == EXPECT_SKIPPED, "status %#x", (unsigned)status);
+}
+
 /* What is touched is locked, as the program asked for; and no more once it has taken that back. */
 static void what_is_touched_is_locked_until_the_program_takes_it_back(void)
 {
@@ -223,6 +245,7 @@ int main(void)
     RUN(all_is_locked_on_touch);
     RUN(what_threads_do_not_touch_is_not_there);
     RUN(what_realloc_moved_away_from_is_not_there);
+    RUN(what_had_gone_back_goes_back_again);
     RUN(what_is_touched_is_locked_until_the_program_takes_it_back);
     RUN(the_limit_on_locked_memory_is_a_refusal);
     return EXPECT_RESULT();

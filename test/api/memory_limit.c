@@ -274,6 +274,39 @@ static void work_in_1_gib(size_t unused)
 }
 static void what_is_refused_leaves_nothing_behind(void) { in_child(work_in_1_gib, 0); }
 
+/* What a program frees and takes again was kept mapped, a whole peak of it, and the program's own mmap and thread stacks were refused. */
+static void take_again_and_again(void)
+{
+    for (int round = 0; round < 20; round++) {
+        char *block = (char *)malloc((size_t)300 << 20);
+        REQUIRE(block != NULL);
+        for (size_t at = 0; at < (size_t)300 << 20; at += 4096)
+            block[at] = 1;
+        free(block);
+    }
+    EXPECT(mmap(NULL, (size_t)750 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+}
+static void take_small_ones_again(void)
+{
+    struct link *list = NULL;
+    for (int round = 0; round < 12; round++) {
+        REQUIRE(take_all(&list, 1000, 300000) == 300000);
+        free_all(&list);
+    }
+    EXPECT(mmap(NULL, (size_t)750 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+}
+static void work_again_in_1_gib(size_t is_small)
+{
+    limit_set((size_t)1 << 30);
+    execl("/proc/self/exe", "memory_limit", is_small ? "again_small" : "again", (char *)NULL);
+    _exit(126);
+}
+static void what_is_freed_is_the_programs_to_map(void)
+{
+    in_child(work_again_in_1_gib, 0);
+    in_child(work_again_in_1_gib, 1);
+}
+
 static void work_with_late_limit(size_t size)
 {
     free(malloc(1));
@@ -321,6 +354,14 @@ int main(int argument_count, char **arguments)
         refuse_a_large_block();
         return EXPECT_RESULT();
     }
+    if (argument_count > 1 && strcmp(arguments[1], "again") == 0) {
+        take_again_and_again();
+        return EXPECT_RESULT();
+    }
+    if (argument_count > 1 && strcmp(arguments[1], "again_small") == 0) {
+        take_small_ones_again();
+        return EXPECT_RESULT();
+    }
     if (argument_count > 1 && strcmp(arguments[1], "wide") == 0) {
         size_t count = 0, wanted = (size_t)80 << 10; /* of 1 MiB, untouched */
         while (count < wanted && malloc((size_t)1 << 20) != NULL)
@@ -338,6 +379,7 @@ int main(int argument_count, char **arguments)
     RUN(a_program_starts_and_works_in_64_mib);
     RUN(a_wide_limit_ends_nothing_before_it);
     RUN(a_limit_of_data_counts_as_well);
+    RUN(what_is_freed_is_the_programs_to_map);
     RUN(a_limit_set_late_is_no_harm);
     RUN(a_block_that_cannot_become_smaller_stays);
     return EXPECT_RESULT();
