@@ -1,8 +1,9 @@
 /* hakmem.h - what HAKMEM offers beyond the malloc family.
  *
- * Link with -lhakmem (or preload libhakmem.so); malloc, free and operator new are then HAKMEM's too,
- * and blocks may be freed by either interface. Every function here may be called from any thread at any
- * time, start-up and thread destructors included; none of them is async-signal-safe. Sizes are bytes.
+ * Link the program with -lhakmem (or preload libhakmem.so); malloc, free and operator new are then HAKMEM's too,
+ * and blocks may be freed by either interface. In a plugin that a program with another malloc opens by dlopen they are that
+ * program's, and blocks from here go back by functions from here. Every function may be called from any thread at any
+ * time, start-up (but for IFUNC resolvers) and thread destructors included; none of them is async-signal-safe. Sizes are bytes.
  * Addresses are aligned to 16 bytes unless said otherwise. Functions that allocate return NULL and set
  * errno to ENOMEM when memory is short or the size is above PTRDIFF_MAX; nothing else touches errno.
  * A pointer that HAKMEM did not hand out, or that was freed already, is reported on one line of standard

@@ -27,6 +27,7 @@
 
 typedef void *dlopen_function(const char *file, int mode);
 typedef void *dlsym_function(void *handle, const char *name);
+typedef void *dlvsym_function(void *handle, const char *name, const char *version);
 typedef void *dlmopen_function(Lmid_t space, const char *file, int mode);
 
 /* libc's, and ours under the same names. */
@@ -77,6 +78,17 @@ HAK_EXPORT void *dlsym(void *handle, const char *name) {
     }
     if (handle != RTLD_NEXT && handle != RTLD_DEFAULT && names_ours(name)) redirect();
     return next ? next(handle, name) : NULL; /* a jump: RTLD_NEXT is behind the caller */
+}
+
+HAK_EXPORT void *dlvsym(void *handle, const char *name, const char *version) {
+    static _Atomic(dlvsym_function *) known;
+    dlvsym_function *next = hak_load_relaxed(&known);
+    if (!next) {
+        next = (dlvsym_function *)hak_loaded_next("dlvsym", (const void *)dlvsym);
+        hak_store_relaxed(&known, next);
+    }
+    if (handle != RTLD_NEXT && handle != RTLD_DEFAULT && names_ours(name)) redirect();
+    return next ? next(handle, name, version) : NULL; /* a jump */
 }
 
 HAK_EXPORT void *dlmopen(Lmid_t space, const char *file, int mode) {

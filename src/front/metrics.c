@@ -48,43 +48,52 @@ static void process(struct hak_text *text, const struct hak_stats *stats) {
 
 /* --- by size class --- */
 
-struct row {
-    uint64_t slabs, live_blocks, resident_bytes, sparse_bytes;
-};
+/* One number of each class that has slabs. */
+typedef uint64_t number_function(const struct hak_class_stats *class, const struct hak_census_pages *pages, unsigned c);
 
-static void by_class(struct hak_text *text, const struct row *rows, size_t offset, const char *name, const char *help) {
-    head(text, name, "gauge", help);
-    for (unsigned i = 1; i < HAK_CLASS_COUNT; i++) {
-        if (!rows[i].slabs) continue;
-        uint64_t number = *(const uint64_t *)(const void *)((const char *)&rows[i] + offset);
-        hak_text_format(text, "hakmem_%s{class_bytes=\"%u\"} %lu\n", name, hak_classes[hak_class_by_size(i)].block_bytes, number);
-    }
+static uint64_t slabs(const struct hak_class_stats *class, const struct hak_census_pages *pages, unsigned c) {
+    (void)pages, (void)c;
+    return class->slab_count;
+}
+static uint64_t live_blocks(const struct hak_class_stats *class, const struct hak_census_pages *pages, unsigned c) {
+    (void)pages, (void)c;
+    return class->live_count;
+}
+static uint64_t resident_bytes(const struct hak_class_stats *class, const struct hak_census_pages *pages, unsigned c) {
+    (void)class;
+    return pages->resident_bytes[c];
+}
+static uint64_t sparse_bytes(const struct hak_class_stats *class, const struct hak_census_pages *pages, unsigned c) {
+    (void)class;
+    return pages->sparse_bytes[c];
 }
 
-static HAK_NOINLINE void rows_fill(struct row rows[HAK_CLASS_COUNT], const struct hak_stats *stats) {
-    struct hak_census_pages pages;
-    hak_census_pages(&pages);
+static void by_class(struct hak_text *text, const struct hak_stats *stats, const struct hak_census_pages *pages, number_function *number,
+                     const char *name, const char *help) {
+    head(text, name, "gauge", help);
     for (unsigned i = 1; i < HAK_CLASS_COUNT; i++) {
-        unsigned c = hak_class_by_size(i);
         const struct hak_class_stats *class = &stats->class_stats[i - 1];
-        rows[i] = (struct row){ class->slab_count, class->live_count, pages.resident_bytes[c], pages.sparse_bytes[c] };
+        unsigned c = hak_class_by_size(i);
+        if (class->slab_count)
+            hak_text_format(text, "hakmem_%s{class_bytes=\"%u\"} %lu\n", name, hak_classes[c].block_bytes, number(class, pages, c));
     }
 }
 
 static HAK_NOINLINE void classes(struct hak_text *text, const struct hak_stats *stats) {
-    struct row rows[HAK_CLASS_COUNT], all = { 0, 0, 0, 0 };
-    rows_fill(rows, stats);
-    for (unsigned i = 1; i < HAK_CLASS_COUNT; i++) {
-        all.resident_bytes += rows[i].resident_bytes;
-        all.sparse_bytes += rows[i].sparse_bytes;
+    struct hak_census_pages pages;
+    uint64_t resident = 0, sparse = 0;
+    hak_census_pages(&pages);
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
+        resident += pages.resident_bytes[c];
+        sparse += pages.sparse_bytes[c];
     }
     gauge(text, "small_live_bytes", "Blocks of up to 32 KiB that the program holds", stats->live_bytes - stats->large_bytes);
-    gauge(text, "slab_resident_bytes", "Resident memory of slabs", all.resident_bytes);
-    gauge(text, "sparse_bytes", "Of it, what pages less than a quarter in use hold beside their blocks", all.sparse_bytes);
-    by_class(text, rows, offsetof(struct row, slabs), "class_slabs", "Slabs");
-    by_class(text, rows, offsetof(struct row, live_blocks), "class_live_blocks", "Blocks that the program holds");
-    by_class(text, rows, offsetof(struct row, resident_bytes), "class_resident_bytes", "Resident memory of slabs");
-    by_class(text, rows, offsetof(struct row, sparse_bytes), "class_sparse_bytes", "What sparse pages pin");
+    gauge(text, "slab_resident_bytes", "Resident memory of slabs", resident);
+    gauge(text, "sparse_bytes", "Of it, what pages less than a quarter in use hold beside their blocks", sparse);
+    by_class(text, stats, &pages, slabs, "class_slabs", "Slabs");
+    by_class(text, stats, &pages, live_blocks, "class_live_blocks", "Blocks that the program holds");
+    by_class(text, stats, &pages, resident_bytes, "class_resident_bytes", "Resident memory of slabs");
+    by_class(text, stats, &pages, sparse_bytes, "class_sparse_bytes", "What sparse pages pin");
 }
 
 /* --- all --- */

@@ -185,15 +185,19 @@ static void table_counters(struct sink *sink, const struct hak_stats *stats) {
     }
 }
 
-void hak_report_write(int fd) {
+/* What both reports at exit are made in: exit() may be called by a thread of 16 KiB of stack. One thread of a process comes there. */
+static struct {
     char bytes[SINK_BYTES];
     struct hak_stats stats;
-    struct sink sink = { .text = HAK_TEXT(bytes), .fd = fd };
-    hak_stats_get(&stats, sizeof(stats));
+} room;
+
+static void text_write(int fd) {
+    struct sink sink = { .text = HAK_TEXT(room.bytes), .fd = fd };
+    hak_stats_get(&room.stats, sizeof(room.stats));
     hak_text_format(&sink.text, "hakmem " HAKMEM_VERSION ": statistics of process %u\n\n", hak_os_pid());
-    table_summary(&sink, &stats);
-    table_classes(&sink, &stats);
-    table_counters(&sink, &stats);
+    table_summary(&sink, &room.stats);
+    table_classes(&sink, &room.stats);
+    table_counters(&sink, &room.stats);
     sink_flush(&sink);
 }
 
@@ -267,13 +271,11 @@ HAK_COLD void hak_report_failure_say(const char *what, const char *path, int err
 }
 
 static int json_write_descriptor(int fd) {
-    char bytes[SINK_BYTES];
-    struct hak_stats stats;
-    struct sink sink = { .text = HAK_TEXT(bytes), .fd = fd };
+    struct sink sink = { .text = HAK_TEXT(room.bytes), .fd = fd };
     if (fd < 0)
         return fd;
-    hak_stats_get(&stats, sizeof(stats));
-    json_write(&sink, &stats);
+    hak_stats_get(&room.stats, sizeof(room.stats));
+    json_write(&sink, &room.stats);
     sink_flush(&sink);
     return sink.error;
 }
@@ -313,7 +315,7 @@ static HAK_NOINLINE void wanted_at_exit(void) {
     if (__atomic_exchange_n(&at_exit.pid_written, pid, __ATOMIC_RELAXED) == pid)
         return;
     if (hak_options.stats)
-        hak_report_write(hak_report_descriptor());
+        text_write(hak_report_descriptor());
     if (hak_options.report[0])
         json_write_file();
 }

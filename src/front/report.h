@@ -21,9 +21,6 @@ void hak_report_in_child(void);
  * process, however many threads come here; a fork's child, which has a process id of its own, writes its own. */
 void hak_report_at_exit(void);
 
-/* The readable report, to a descriptor, at any time. */
-void hak_report_write(int fd);
-
 /* A further member of the JSON object, with its comma; start.c sets it. After each row of at most 1 KiB it calls row_end. */
 extern void (*hak_report_on_json)(struct hak_text *text, void (*row_end)(void *context), void *context);
 

@@ -1,6 +1,6 @@
 /* start.c - before the first block, at a thread's end, and at the end of the program.
  *
- * The first allocation may come before any constructor has run (the dynamic linker's own), so everything here
+ * The first allocation may come before any constructor has run (the dynamic linker's own, when it has set up the thread's variables), so everything here
  * happens on demand: hak_malloc_slow() finds a thread without a heap. The constructor does it at the latest,
  * and starts what may allocate itself.
  *

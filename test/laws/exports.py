@@ -19,7 +19,7 @@ NEEDED_ALLOWED = {"libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 GLIBC_NEWEST = (2, 34)
 NEEDED_MUSL = re.compile(r"libc\.(so|musl-\w+\.so\.1)$")
 # Of src/front/glibc.c and dlopen.c, which musl is not built with.
-GLIBC_ALONE = {"malloc_trim", "mallinfo", "mallinfo2", "mallopt", "malloc_info", "malloc_stats", "dlopen", "dlsym", "dlmopen",
+GLIBC_ALONE = {"malloc_trim", "mallinfo", "mallinfo2", "mallopt", "malloc_info", "malloc_stats", "dlopen", "dlsym", "dlvsym", "dlmopen",
                "__malloc_hook", "__realloc_hook", "__free_hook", "__memalign_hook", "__malloc_initialize_hook", "__after_morecore_hook"}
 
 library = os.path.join(options().build, "libhakmem.so")

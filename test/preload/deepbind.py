@@ -32,6 +32,22 @@ for count in range(0, 3000, 7):
 print("fine")
 """
 
+# The same by dlvsym, which names the version.
+VERSION = """
+import ctypes, platform
+program, math = ctypes.CDLL(None), ctypes.CDLL("libm.so.6")
+find = program.dlvsym
+find.argtypes, find.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p], ctypes.c_void_p
+first = {"x86_64": b"GLIBC_2.2.5", "aarch64": b"GLIBC_2.17"}[platform.machine()]
+program.malloc.restype = ctypes.c_void_p
+for handle in program._handle, math._handle:
+    free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(find(handle, b"free", first))
+    for count in range(0, 3000, 7):
+        free(program.malloc(count * 50))
+assert find(math._handle, b"cos", first) and not find(math._handle, b"no such name", first)
+print("fine")
+"""
+
 # Each part where the extension is there; what they print must not differ.
 PHP = """
 echo implode(" ", get_loaded_extensions()), "\\n";
@@ -84,6 +100,7 @@ def main():
 
     suite.same("ctypes asks libc for free", lambda: [need("python3"), "-c", CTYPES])
     suite.same("ctypes asks any library's handle for free", lambda: [need("python3"), "-c", HANDLE])
+    suite.same("dlvsym of any handle", lambda: [need("python3"), "-c", VERSION])
     suite.same("php with its extensions", lambda: [need("php"), "-d", "memory_limit=1G", "-r", PHP])
     suite.same("php, blocks from malloc", lambda: [need("php"), "-d", "memory_limit=1G", "-r", PHP], env={"USE_ZEND_ALLOC": "0"})
     return suite.finish()

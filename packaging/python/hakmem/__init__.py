@@ -92,11 +92,12 @@ def set_option(name: str, value: Union[str, int]) -> None:
     """Sets an option that may change while the program runs; True is 1."""
     text = str(int(value)) if isinstance(value, int) else str(value)
     failure = _functions().hak_option_set(_encoded(name), _encoded(text))
+    bare = name.upper()[len("HAKMEM_"):] if name.upper().startswith("HAKMEM_") else name.upper()
     reasons = {
         errno.ENOENT: f"there is no option {name}",
         errno.EINVAL: f"{name}: {text!r} is not a number",
         errno.ERANGE: f"{name}: {text} is out of its range",
-        errno.EPERM: f"{name} can only be set when the program starts, as HAKMEM_{name.upper()} in its environment",
+        errno.EPERM: f"{name} can only be set when the program starts, as HAKMEM_{bare} in its environment",
     }
     if failure:
         raise OptionError(reasons.get(failure, f"{name}: {os.strerror(failure)}"))
