@@ -20,8 +20,9 @@ static void *ask(void *unused)
 {
     EXPECT(hak_stats_prometheus(NULL, 0) > 1000);
     EXPECT(hak_stats_json(NULL, 0) > 1000);
+#ifdef __GLIBC__
     (void)mallinfo2();
-    malloc_stats();
+#endif
     return unused;
 }
 
@@ -33,10 +34,15 @@ static void *leave(void *unused)
 
 static void with_the_smallest_stack(void *(*run)(void *))
 {
+#ifdef __GLIBC__
+    size_t bytes = (size_t)sysconf(_SC_THREAD_STACK_MIN);
+#else
+    size_t bytes = 32 << 10; /* musl's 2 KiB bear no function of its own that prints */
+#endif
     pthread_t thread;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
-    REQUIRE(pthread_attr_setstacksize(&attributes, (size_t)sysconf(_SC_THREAD_STACK_MIN)) == 0);
+    REQUIRE(pthread_attr_setstacksize(&attributes, bytes) == 0);
     REQUIRE(pthread_create(&thread, &attributes, run, NULL) == 0);
     pthread_join(thread, NULL);
 }

@@ -303,7 +303,7 @@ static bool refuse_and_count(enum hak_os_call call) {
 }
 static void a_gap_is_asked_for_once_where_the_kernel_refuses(void **state) {
     (void)state;
-    enum { ALIGN = 256 * HAK_CHUNK_GRANULES, MOST = 4096 };
+    enum { ALIGN = 512 * HAK_CHUNK_GRANULES, MOST = 4096 };
     static size_t spans[MOST];
     size_t dirty, count = 0, run = hak_span_take(1, ALIGN, &dirty), next = hak_span_take(1, ALIGN, &dirty); /* one of them begins behind a gap */
     assert_true(run != HAK_NO_GRANULE && next != HAK_NO_GRANULE);
@@ -497,7 +497,7 @@ static void spans_of_two_threads_never_overlap(void **state) {
 /* After all that: no chunk below the top with room for a size is hidden from who looks for one. */
 static void all_room_below_the_top_is_found(void **state) {
     (void)state;
-    enum { MOST = 1 << 16 };
+    enum { MOST = 1 << 19 };
     static size_t spans[MOST];
     size_t dirty, top = hak_load_relaxed(&hak_chunk_top);
     for (unsigned count = 1; count <= HAK_CHUNK_GRANULES; count++) {
