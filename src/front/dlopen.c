@@ -69,46 +69,39 @@ static bool names_ours(const char *name) {
     return false;
 }
 
+/* The function of that name behind ours. */
+static void *next_of(_Atomic(void *) *known, const char *name, const void *ours) {
+    void *next = hak_load_relaxed(known);
+    if (next) return next;
+    next = hak_loaded_next(name, ours);
+    hak_store_relaxed(known, next);
+    return next;
+}
+
 HAK_EXPORT void *dlsym(void *handle, const char *name) {
-    static _Atomic(dlsym_function *) known;
-    dlsym_function *next = hak_load_relaxed(&known);
-    if (!next) {
-        next = (dlsym_function *)hak_loaded_next("dlsym", (const void *)dlsym);
-        hak_store_relaxed(&known, next);
-    }
+    static _Atomic(void *) known;
+    dlsym_function *next = (dlsym_function *)next_of(&known, "dlsym", (const void *)dlsym);
     if (handle != RTLD_NEXT && handle != RTLD_DEFAULT && names_ours(name)) redirect();
     return next ? next(handle, name) : NULL; /* a jump: RTLD_NEXT is behind the caller */
 }
 
 HAK_EXPORT void *dlvsym(void *handle, const char *name, const char *version) {
-    static _Atomic(dlvsym_function *) known;
-    dlvsym_function *next = hak_load_relaxed(&known);
-    if (!next) {
-        next = (dlvsym_function *)hak_loaded_next("dlvsym", (const void *)dlvsym);
-        hak_store_relaxed(&known, next);
-    }
+    static _Atomic(void *) known;
+    dlvsym_function *next = (dlvsym_function *)next_of(&known, "dlvsym", (const void *)dlvsym);
     if (handle != RTLD_NEXT && handle != RTLD_DEFAULT && names_ours(name)) redirect();
     return next ? next(handle, name, version) : NULL; /* a jump */
 }
 
 HAK_EXPORT void *dlmopen(Lmid_t space, const char *file, int mode) {
-    static _Atomic(dlmopen_function *) known;
-    dlmopen_function *next = hak_load_relaxed(&known);
-    if (!next) {
-        next = (dlmopen_function *)hak_loaded_next("dlmopen", (const void *)dlmopen);
-        hak_store_relaxed(&known, next);
-    }
+    static _Atomic(void *) known;
+    dlmopen_function *next = (dlmopen_function *)next_of(&known, "dlmopen", (const void *)dlmopen);
     if (space == LM_ID_BASE && ((mode & RTLD_DEEPBIND) || names_libc(file))) redirect();
     return next ? next(space, file, mode) : NULL;
 }
 
 HAK_EXPORT void *dlopen(const char *file, int mode) {
-    static _Atomic(dlopen_function *) known;
-    dlopen_function *next = hak_load_relaxed(&known);
-    if (!next) {
-        next = (dlopen_function *)hak_loaded_next("dlopen", (const void *)dlopen);
-        hak_store_relaxed(&known, next);
-    }
+    static _Atomic(void *) known;
+    dlopen_function *next = (dlopen_function *)next_of(&known, "dlopen", (const void *)dlopen);
     if ((mode & RTLD_DEEPBIND) || names_libc(file)) redirect();
     return next ? next(file, mode) : NULL; /* a jump */
 }

@@ -257,23 +257,26 @@ static uint64_t pieces_around(uint64_t mask) {
     return ((mask | mask >> 2) & hak_word_multiples(4)) * 15;
 }
 
+/* Of a chunk's granules, those that lie side by side as one. */
+static size_t ranges_of(struct hak_range ranges[RANGES], size_t number, uint64_t granules) {
+    size_t count = 0;
+    for (uint64_t left = granules; left; count++) {
+        unsigned first = hak_word_first(left);
+        uint64_t gap = ~(left >> first);
+        unsigned length = gap ? hak_word_first(gap) : 64;
+        ranges[count] = (struct hak_range){ hak_granule_address(number * HAK_CHUNK_GRANULES + first), (size_t)length << HAK_GRANULE_SHIFT };
+        left &= ~hak_word_mask(first, length);
+    }
+    return count;
+}
+
 /* The caller has taken the granules of `mask`, of which `dirty` are to go back. Returns which of them did. */
 static uint64_t return_granules(size_t number, uint64_t mask, uint64_t dirty, bool by_sweep) {
     uint64_t done = hak_region.is_limited ? unmap_pieces(number, mask) & dirty : 0;
     struct hak_range ranges[RANGES];
-    size_t count = 0;
     uint64_t left = dirty & ~done;
-    for (uint64_t m = left; m;) {
-        unsigned first = hak_word_first(m);
-        uint64_t gap = ~(m >> first);
-        unsigned length = gap ? hak_word_first(gap) : 64 - first;
-        if (length > 64 - first) length = 64 - first;
-        ranges[count].start = hak_granule_address(number * HAK_CHUNK_GRANULES + first);
-        ranges[count].bytes = (size_t)length << HAK_GRANULE_SHIFT;
-        hak_huge_leave(ranges[count].start, ranges[count].bytes);
-        count++;
-        m &= ~hak_word_mask(first, length);
-    }
+    size_t count = ranges_of(ranges, number, left);
+    for (size_t i = 0; i < count; i++) hak_huge_leave(ranges[i].start, ranges[i].bytes);
     uint64_t absent_bytes = (uint64_t)hak_chunk_absent_bytes(hak_chunk_at(number), left);
     if (count && hak_purge_return(ranges, count, absent_bytes, by_sweep)) done |= left;
     return done;
@@ -382,18 +385,9 @@ static HAK_COLD void return_clean(size_t number) {
         if (!mask) return;
     } while (!hak_cas_weak(&chunk->used, &used, used | mask));
     struct hak_range ranges[RANGES];
-    size_t count = 0;
-    uint64_t taken = mask;
-    mask &= ~hak_load_relaxed(&chunk->dirty); /* it may have been written meanwhile */
-    for (uint64_t left = mask; left; count++) {
-        unsigned first = hak_word_first(left);
-        uint64_t gap = ~(left >> first);
-        unsigned length = gap ? hak_word_first(gap) : 64;
-        ranges[count] = (struct hak_range){ hak_granule_address(number * HAK_CHUNK_GRANULES + first), (size_t)length << HAK_GRANULE_SHIFT };
-        left &= ~hak_word_mask(first, length);
-    }
+    size_t count = ranges_of(ranges, number, mask & ~hak_load_relaxed(&chunk->dirty)); /* it may have been written meanwhile */
     if (count) hak_os_return(ranges, count, &calls);
-    hak_chunk_release(chunk, taken);
+    hak_chunk_release(chunk, mask);
     hak_span_room(number);
 }
 
