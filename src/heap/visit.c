@@ -206,6 +206,7 @@ static HAK_COLD bool leave_claimed(struct hak_heap *heap, unsigned index, struct
 static void *take_from_new(struct hak_heap *heap, unsigned index) {
     enum { TURNS_MAX = 200 }; /* some 20 ms */
     struct hak_slab *slab = hak_slab_cut_again(heap, index);
+    bool is_more = false; /* than the heap had */
     if (!slab) {
         /* Cut in what a large block left, sixteen slabs of which a page each was wanted held 480 pages (sqlite: 10.4 MiB instead of 9.4). */
         bool wants_little = hak_shelf_of(heap, index)->handed < hak_classes[index].capacity;
@@ -217,7 +218,8 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
                 wants_little = false; /* what is resident is better than new memory after all */
             }
         }
-        if (!slab) slab = hak_slab_cut(heap, index, wants_little ? HAK_GROWTH_LITTLE : growth_of(heap, index));
+        is_more = !slab;
+        if (is_more) slab = hak_slab_cut(heap, index, wants_little ? HAK_GROWTH_LITTLE : growth_of(heap, index));
         if (!slab) return NULL;
     }
     HAK_COUNT(&heap->counters, visit_new_slab, 1);
@@ -225,9 +227,10 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
     shelf->current = hak_slab_row(slab);
     /* its pages are resident, and the class has filled a slab before: no first touch to save up, unless
      * pages are counted: for classes that it serves, too */
-    bool is_few = hak_load_relaxed(&hak_rare_blocks) == HAK_RARE_BLOCKS &&
-                  (heap->middle_lent == 0 || !hak_class_is_pair(index));
-    if (slab->whole && is_few && shelf->handed > hak_slab_class(slab)->capacity) slab->frontier = UINT16_MAX;
+    bool is_few = hak_load_relaxed(&hak_rare_blocks) == HAK_RARE_BLOCKS && (heap->middle_lent == 0 || !hak_class_is_pair(index));
+    bool is_open = slab->whole && is_few && shelf->handed > hak_slab_class(slab)->capacity;
+    if (is_open) slab->frontier = UINT16_MAX;
+    if (is_open && is_more) heap->opened_bytes += (uint64_t)hak_slab_class(slab)->granules << HAK_GRANULE_SHIFT; /* by huge pages it grows, too */
     bool claimed;
     void *block = take(heap, hak_slab_row(slab), &claimed);
     for (unsigned turn = 0; HAK_UNLIKELY(claimed) && turn < TURNS_MAX; turn++) { /* a sweep, at its one look; it may wait for this processor */

@@ -62,6 +62,21 @@ static void a_class_that_fills_slab_after_slab_gets_huge_pages(void **state) {
     assert_true(slab > at_least && slab <= at_least + 4); /* the half where it was cut last is in small pages */
 }
 
+/* What a heap does only once it has grown, it did not where its pages were huge: nothing was split by lifetime. */
+static void what_it_opens_is_counted_in_huge_pages_too(void **state) {
+    (void)state;
+    unsigned c = (unsigned)hak_class_of(8192), before = huge_halves();
+    struct hak_heap *heap = heap_make();
+    class_is_common(heap, c);
+    hak_store_relaxed(&hak_purge.returned_ms, 0);
+    while (block_count < (unsigned)SLABS * hak_classes[c].capacity) blocks[block_count++] = block_take(heap, c);
+    uint64_t opened_bytes = heap->opened_bytes, bytes = (uint64_t)block_count * hak_classes[c].block_bytes;
+    bool has_huge = huge_halves() > before;
+    end(heap);
+    assert_true(opened_bytes >= bytes);
+    if (!has_huge) skip();
+}
+
 /* Of the slab before the last one, which is full. */
 static void have_some_back(struct hak_heap *heap, unsigned c) {
     unsigned capacity = hak_classes[c].capacity, some = capacity / 2;
@@ -94,6 +109,7 @@ static void who_wants_none_gets_none(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_class_that_fills_slab_after_slab_gets_huge_pages),
+        cmocka_unit_test(what_it_opens_is_counted_in_huge_pages_too),
         cmocka_unit_test(a_class_that_has_blocks_back_does_not),
         cmocka_unit_test(who_wants_none_gets_none),
     };
