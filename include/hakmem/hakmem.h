@@ -130,14 +130,16 @@ HAKMEM_API int hak_walk(int (*each)(const struct hak_held *held, void *context),
  * A call with a heap that was never made, or ended already, is reported like other misuse, unless another heap has its place by then. */
 typedef struct hak_family hak_heap_t;
 
-/* A new heap, which may take `limit_bytes` (0: as much as there is). NULL and ENOMEM when memory is short. Costs 2 KiB, and for
- * each thread that uses it 15 KiB more, and 64 KiB to 1 MiB of addresses for each kind of size, of which what is used is resident.
- * What counts against the limit is whole: slabs of 64 KiB for blocks to 256 bytes, of 256 KiB to 4 KiB, of 1 MiB to 32 KiB, a few sizes to
- * each, for each thread, and slabs of their own for aligned blocks of 4, 8, 16 and 32 KiB; and large blocks in steps of 64 KiB. The limit is a
- * multiple of 64 KiB, rounded down, one at least; below a few MiB it serves few sizes. An allocation beyond it returns NULL with ENOMEM; it
- * asks no hak_on_shortage callback, gives nobody else's memory back and concerns no other heap. It is never exceeded. What is freed is room
- * again for the thread that allocated it: at once, or if another freed it when it next allocates from the heap; for the others as slabs become
- * empty, and when that thread ends. hak_collect gives back pages of what threads have of a heap, and makes no room there. */
+/* A new heap, which may take `limit_bytes` (0: as much as there is). NULL and ENOMEM when memory is short. Costs 2 KiB, and for each thread that
+ * uses it 15 KiB more, and 64 KiB to 1 MiB of addresses for each kind of size, of which what is used is resident. There may be 36,864 such pairs of
+ * a heap and a thread at a time (three quarters of what there is for heaps and threads together); an allocation that would make one more returns
+ * NULL with ENOMEM. When it ends 6 KiB of it stay for the next one, of the first 16 all. What counts against the limit is whole: slabs of 64 KiB for
+ * blocks to 256 bytes, of 256 KiB to 4 KiB, of 1 MiB to 32 KiB, a few sizes to each, for each thread, and slabs of their own for aligned blocks of
+ * 4, 8, 16 and 32 KiB; and large blocks in steps of 64 KiB. The limit is a multiple of 64 KiB, rounded down, one at least; below a few MiB it serves
+ * few sizes. An allocation beyond it returns NULL with ENOMEM; it asks no hak_on_shortage callback, gives nobody else's memory back and concerns no
+ * other heap. It is never exceeded. What is freed is room again at once for the thread that allocated it, whoever freed it (so another thread's free
+ * of a block to 2,730 bytes is not gathered with others, and dearer by an atomic operation); for the others as slabs become empty, and when that
+ * thread ends. hak_collect gives back pages of what threads have of a heap, and makes no room there. */
 HAKMEM_API hak_heap_t *hak_heap_new(size_t limit_bytes);
 
 /* As malloc, calloc, aligned_alloc, from the heap. 20 instructions more than malloc to 1 KiB, some 120 above; a free by the thread that
@@ -153,8 +155,9 @@ HAKMEM_API void *hak_heap_aligned_alloc(hak_heap_t *heap, size_t alignment, size
 HAKMEM_API hak_heap_t *hak_heap_of(const void *ptr);
 
 /* The three ends. The caller sees to it that no other thread uses the heap meanwhile, or frees a block of it; frees that came before are
- * no matter, wherever they lie. They may be called by any thread. Each looks at all slabs of the process, 2 ns each, and at all
- * heaps, and costs by the word of 64 blocks, not by the block. Not from a hak_on_shortage callback for the heap whose allocation it was called for.
+ * no matter, wherever they lie. They may be called by any thread. Each looks at all slabs of the process, 2 ns each, until it has found all of
+ * the heap's, and at 4 bytes for each heap and thread, and costs by the word of 64 blocks, not by the block. Not from a hak_on_shortage
+ * callback for the heap whose allocation it was called for.
  * clear: all its blocks are free, the heap goes on. destroy: and there is no such heap any more. delete: there is no such heap any more, and
  * its blocks live on as ordinary ones. destroy and delete of NULL do nothing. */
 HAKMEM_API void hak_heap_clear(hak_heap_t *heap);

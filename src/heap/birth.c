@@ -29,12 +29,14 @@ enum {
     PAGE = HAK_HEAP_FIRST_BYTES,
     STRIDE = (sizeof(struct hak_heap) + PAGE - 1) & -PAGE, /* what lies between is never touched */
     PER_GRANULE = HAK_GRANULE_BYTES / STRIDE,
-    GRANULES_MAX = 16384, /* 49,152 threads at a time; beyond it malloc fails in further ones */
+    GRANULES_MAX = HAK_HEAPS_MAX / PER_GRANULE,
+    INSTANCES_MAX = HAK_HEAPS_MAX / 4 * 3, /* the others are for threads: without one malloc fails */
 };
 
-HAK_STATIC(PER_GRANULE == 3);
+HAK_STATIC(PER_GRANULE == 3 && HAK_HEAPS_MAX % PER_GRANULE == 0 && HAK_HEAPS_MAX % 64 == 0);
 static _Atomic(char *) homes[GRANULES_MAX];
 static hak_atomic_u32 heap_count, instance_count; /* all; of these, those of families */
+static hak_atomic_u64 instances[HAK_HEAPS_MAX / 64]; /* which these are, as bits by their index */
 hak_atomic_u32 hak_rare_blocks = HAK_RARE_BLOCKS;
 
 static struct hak_heap *heap_at(uint32_t index) {
@@ -54,6 +56,19 @@ void hak_heap_each(void (*function)(struct hak_heap *heap, void *context), void 
     for (uint32_t i = 0; i < count; i++) {
         struct hak_heap *heap = heap_at(i);
         if (heap && hak_load_acquire(&heap->epoch) != 0) function(heap, context);
+    }
+}
+
+void hak_heap_each_own(hak_heap_look_function *function, void *context) {
+    uint32_t count = hak_load_acquire(&heap_count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t others = hak_load_relaxed(&instances[i / 64]) >> i % 64;
+        if (HAK_UNLIKELY(others & 1)) {
+            i += hak_word_count(others ^ (others + 1)) - 2; /* a run of them */
+            continue;
+        }
+        struct hak_heap *heap = heap_at(i);
+        if (heap && hak_load_acquire(&heap->epoch) != 0 && function(heap, context)) return;
     }
 }
 
@@ -212,7 +227,7 @@ static void rare_where_many(uint32_t count) {
 static struct hak_heap *heap_new(void) {
     uint32_t index = hak_load_relaxed(&heap_count);
     for (;;) {
-        if (index >= (uint32_t)GRANULES_MAX * PER_GRANULE) return NULL;
+        if (index >= (uint32_t)HAK_HEAPS_MAX) return NULL;
         _Atomic(char *) *home = &homes[index / PER_GRANULE];
         if (!hak_load_acquire(home)) {
             size_t dirty;
@@ -268,24 +283,25 @@ static void stamp(struct hak_heap *heap) {
 
 static void put_all_back(struct hak_heap *heap);
 
-static void end_if_vanished(struct hak_heap *heap, void *context) {
+static bool end_if_vanished(struct hak_heap *heap, void *context) {
     uint64_t thread = hak_load_acquire(&heap->thread);
-    if (!(uint32_t)thread || hak_load_relaxed(&heap->epoch) != hak_load_relaxed(&hak_epoch)) return;
-    if (!hak_os_thread_is_gone((uint32_t)thread)) return;
+    if (!(uint32_t)thread || hak_load_relaxed(&heap->epoch) != hak_load_relaxed(&hak_epoch)) return false;
+    if (!hak_os_thread_is_gone((uint32_t)thread)) return false;
     /* the same gift still: nobody gave the heap up and another thread of this number got it meanwhile */
-    if (!hak_cas(&heap->thread, &thread, thread & ~(uint64_t)UINT32_MAX)) return;
+    if (!hak_cas(&heap->thread, &thread, thread & ~(uint64_t)UINT32_MAX)) return false;
     atomic_thread_fence(memory_order_seq_cst); /* all that the thread wrote came before it went */
     hak_store_relaxed(&heap->state, HAK_HEAP_BUSY);
     put_all_back(heap);
     HAK_COUNT(&heap->counters, heap_died, 1);
     hak_heap_dead_give(heap);
     ++*(uint32_t *)context;
+    return false;
 }
 
 static HAK_COLD bool vanished_look(uint32_t count) {
     uint32_t found = 0, epoch = hak_load_relaxed(&hak_epoch), seen = hak_load_relaxed(&looking);
     if (!is_our_process() || seen == epoch || !hak_cas(&looking, &seen, epoch)) return false;
-    hak_heap_each(end_if_vanished, &found);
+    hak_heap_each_own(end_if_vanished, &found);
     hak_store_relaxed(&look_in, found >= count / 8 && found ? 0 : count / 4 > 64 ? count / 4 : 64);
     hak_store_release(&looking, 0);
     return found != 0;
@@ -293,7 +309,7 @@ static HAK_COLD bool vanished_look(uint32_t count) {
 
 static bool vanished_any(void) {
     uint32_t count = hak_load_relaxed(&heap_count), left = hak_load_relaxed(&look_in);
-    if (left == 0 || count >= (uint32_t)GRANULES_MAX * PER_GRANULE) return vanished_look(count);
+    if (left == 0 || count >= (uint32_t)HAK_HEAPS_MAX) return vanished_look(count);
     hak_store_relaxed(&look_in, left - 1);
     return false;
 }
@@ -409,18 +425,39 @@ HAK_COLD bool hak_heap_adopt(struct hak_heap *before, struct hak_heap *dead) {
 
 /* --- instances: heap/family.c --- */
 
+uint32_t hak_heap_next_index(void) { return hak_load_relaxed(&heap_count); }
+
 HAK_COLD struct hak_heap *hak_heap_instance_new(void) {
-    hak_add(&instance_count, 1); /* first: it is no thread's */
-    struct hak_heap *heap = heap_new();
+    bool is_there_room = hak_add(&instance_count, 1) < INSTANCES_MAX; /* first: it is no thread's */
+    struct hak_heap *heap = is_there_room ? heap_new() : NULL;
     if (!heap) {
         hak_add(&instance_count, -1);
         return NULL;
     }
+    hak_or(&instances[heap->index / 64], UINT64_C(1) << heap->index % 64);
     hak_store_relaxed(&heap->is_instance, 1);
     hak_store_relaxed(&heap->state, HAK_HEAP_BUSY);
     hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch));
     HAK_COUNT(&heap->counters, heap_born, 1);
     return heap;
+}
+
+hak_atomic_u64 hak_handed_ended[HAK_CLASS_COUNT];
+
+HAK_COLD void hak_heap_instance_shrink(struct hak_heap *heap) {
+    struct hak_range rest = { (char *)heap + PAGE, STRIDE - PAGE };
+    uint64_t calls = 0;
+    if (hak_region.page_shift != 12 || hak_region.is_limited) return;
+    for (unsigned c = HAK_SMALL_CLASS_MAX + 1; c < HAK_CLASS_COUNT; c++) {
+        uint64_t *by_visits = &heap->shelf[c].handed, *by_kept = &hak_middle_of(heap, c)->handed, handed = *by_visits + *by_kept;
+        HAK_ASSERT(!heap->shelf[c].current && !heap->shelf[c].partial && hak_middle_count(hak_middle_of(heap, c)) == 0);
+        if (handed == 0) continue;
+        hak_add(&hak_handed_ended[c], handed);
+        __atomic_store_n(by_visits, 0, __ATOMIC_RELAXED); /* the kernel may refuse */
+        __atomic_store_n(by_kept, 0, __ATOMIC_RELAXED);
+    }
+    heap->follows = 0; /* what it counts to is to be set anew */
+    hak_os_return(&rest, 1, &calls);
 }
 
 HAK_COLD void hak_heap_instance_begin(struct hak_heap *heap) { heap_live(heap); }

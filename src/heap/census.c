@@ -70,6 +70,7 @@ static uint64_t word_free(const struct hak_row *row, const hak_atomic_u64 *remot
 void hak_census_take(struct hak_census *census) {
     memset(census, 0, sizeof *census);
     hak_heap_each(heap_add, census);
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) census->handed[c] += hak_load_relaxed(&hak_handed_ended[c]);
     void (*on_census)(struct hak_census *) = HAK_HOOK(census);
     if (on_census) on_census(census);
     size_t top = hak_load_acquire(&hak_chunk_top);
@@ -104,17 +105,17 @@ static void apart_set(struct hak_apart *apart, const struct hak_slab *slab) {
 static bool apart_has(const struct hak_apart *apart, const struct hak_slab *slab) {
     return apart->bit[apart_hash(slab) / 64] >> apart_hash(slab) % 64 & 1;
 }
-static READS_PLAIN void apart_note(struct hak_heap *heap, void *context) {
+static READS_PLAIN bool apart_note(struct hak_heap *heap, void *context) {
     struct hak_apart *apart = context;
     for (unsigned i = 0; apart->with_letters && i < HAK_LETTER_LINES * HAK_LETTER_BLOCKS; i++) {
         const char *block = hak_load_acquire(&heap->letter[i / HAK_LETTER_BLOCKS].block[i % HAK_LETTER_BLOCKS]);
         if (block) apart_set(apart, hak_slab_at(hak_granule_of(hak_granule_at(hak_granule_of(block))->start)));
     }
-    if (hak_load_relaxed(&heap->is_instance)) return; /* no thread's hak_self: nobody frees by it */
     for (unsigned i = 0; i < HAK_BATCHES; i++) /* acquire: pairs with batch_flush() of heap/mail.c, as below */
         if (__atomic_load_n(&heap->batch[i].mask, __ATOMIC_ACQUIRE)) apart_set(apart, heap->batch[i].slab);
     const struct hak_batch *flying = hak_load_acquire(&heap->flying);
     if (flying) apart_set(apart, flying->slab);
+    return false;
 }
 
 /* A slab's blocks that the program holds, as bits. */
@@ -146,20 +147,20 @@ static void held_drop_word(struct held *held, const hak_atomic_u64 *word, uint64
     size_t at = ((uintptr_t)word - (uintptr_t)held->words) / sizeof *held->words;
     if (at < held->class->word_count) held->live[at] &= ~mask;
 }
-static READS_PLAIN void held_drop_apart(struct hak_heap *heap, void *context) {
+static READS_PLAIN bool held_drop_apart(struct hak_heap *heap, void *context) {
     struct held *held = context;
     for (unsigned i = 0; held->with_letters && i < HAK_LETTER_LINES * HAK_LETTER_BLOCKS; i++)
         held_drop(held, hak_load_acquire(&heap->letter[i / HAK_LETTER_BLOCKS].block[i % HAK_LETTER_BLOCKS]));
-    if (hak_load_relaxed(&heap->is_instance)) return;
     for (unsigned i = 0; i < HAK_BATCHES; i++) {
         uint64_t mask = __atomic_load_n(&heap->batch[i].mask, __ATOMIC_ACQUIRE); /* first: see batch_begin() */
         held_drop_word(held, __atomic_load_n(&heap->batch[i].word, __ATOMIC_ACQUIRE), mask);
     }
     const struct hak_batch *flying = hak_load_acquire(&heap->flying);
-    if (!flying) return;
+    if (!flying) return false;
     uint64_t mask = hak_load_acquire(&heap->flying_mask);
     const hak_atomic_u64 *word = __atomic_load_n(&flying->word, __ATOMIC_ACQUIRE);
     if (hak_load_acquire(&heap->flying) == flying) held_drop_word(held, word, mask); /* else it is in its row */
+    return false;
 }
 
 /* The rows come last: what goes from elsewhere into a row meanwhile is not taken for live, and the other way only visits go, which the
@@ -174,7 +175,7 @@ static void held_fill(struct held *held, struct hak_slab *slab, const struct hak
     for (unsigned i = 0; i < held->class->word_count; i++) held->live[i] = hak_class_valid(held->class, i);
     held_drop_own(held, hak_load_acquire(&slab->owner), slab->class_index);
     held->with_letters = apart->with_letters;
-    if (apart_has(apart, slab)) hak_heap_each(held_drop_apart, held);
+    if (apart_has(apart, slab)) hak_heap_each_own(held_drop_apart, held);
     for (unsigned i = 0; i < held->class->word_count; i++) {
         held->live[i] &= ~word_free(row, remote, i);
         if (HAK_UNLIKELY(hak_secure_is_on())) held->live[i] = hak_secure_held(held->start, held->class->block_bytes, i, held->live[i]);
@@ -193,7 +194,7 @@ static bool held_read(struct held *held, size_t granule, const struct hak_apart 
 void hak_apart_look(struct hak_apart *apart, bool with_letters) {
     memset(apart, 0, sizeof *apart);
     apart->with_letters = with_letters;
-    hak_heap_each(apart_note, apart);
+    hak_heap_each_own(apart_note, apart); /* instances are no thread's hak_self: nobody frees by them, and they get no letters */
 }
 
 void hak_held_by_program(struct hak_slab *slab, const struct hak_apart *apart, uint64_t live[HAK_SLAB_WORDS_MAX]) {

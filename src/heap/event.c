@@ -245,14 +245,32 @@ void hak_event(struct hak_heap *heap, struct hak_slab *slab) {
     }
 }
 
+/* The slab's heap is ours: it may not end meanwhile. */
+static void full_relist(struct hak_heap *heap, struct hak_slab *slab) {
+    if (slab->place != HAK_SLAB_FULL || slab->pending) return;
+    if (hak_row_out(hak_slab_row(slab)) < hak_slab_class(slab)->capacity) hak_event(heap, slab);
+}
+
+/* Claimed for as long as slabs of it follow one another: `held`, or NULL. */
+static struct hak_heap *dead_hold(struct hak_heap *held, struct hak_heap *heap) {
+    if (held == heap) return held;
+    if (held) hak_heap_dead_unclaim(held);
+    return heap && hak_load_relaxed(&heap->state) == HAK_HEAP_DEAD && hak_heap_dead_claim(heap) ? heap : NULL;
+}
+
 HAK_COLD void hak_event_relist(struct hak_heap *heap) {
     size_t top = hak_load_acquire(&hak_chunk_top);
+    struct hak_heap *held = NULL;
     for (size_t number = 0; number < top; number++) {
         for (uint64_t live = hak_chunk_slabs(number); live; live &= live - 1) {
             struct hak_slab *slab = hak_slab_at(number * HAK_CHUNK_GRANULES + hak_word_first(live));
-            /* another's may end meanwhile, ours may not */
-            if (hak_load_relaxed(&slab->owner) != heap || slab->place != HAK_SLAB_FULL || slab->pending) continue;
-            if (hak_row_out(hak_slab_row(slab)) < hak_slab_class(slab)->capacity) hak_event(heap, slab);
+            struct hak_heap *owner = hak_load_acquire(&slab->owner);
+            if (owner != heap) {
+                held = dead_hold(held, owner && hak_heap_is_kin(owner, heap) ? owner : NULL);
+                if (!held || hak_load_relaxed(&slab->owner) != held) continue; /* another's may end meanwhile */
+            }
+            full_relist(owner, slab);
         }
     }
+    dead_hold(held, NULL);
 }

@@ -25,17 +25,24 @@
 enum { HAK_FAMILY_SLOT_BITS = 8, HAK_FAMILY_SLOTS = 1 << HAK_FAMILY_SLOT_BITS, HAK_FAMILY_PROBES = 8 };
 struct HAK_ALIGNED(HAK_LINE) hak_family {
     hak_atomic_u32 is_used;
+    hak_atomic_u32 has_any;        /* 1: there was an instance */
     hak_atomic_u32 has_ended;      /* 1: some instance lost its thread */
     hak_atomic_i64 taken_granules, limit_granules; /* 0: no limit */
     HAK_ALIGNED(HAK_LINE) _Atomic(struct hak_heap *) slot[HAK_FAMILY_SLOTS]; /* hints, by the threads' own heaps */
 };
 
-extern hak_atomic_u32 hak_family_any; /* 1: there was one */
+extern hak_atomic_u32 hak_family_any, hak_family_limited; /* 1: there was one; one with a limit */
 extern hak_atomic_u32 hak_family_pages; /* granules that families lie in */
 
 /* 0: no limit. NULL: memory is short. */
 struct hak_family *hak_family_new(uint64_t limit_bytes);
+void hak_family_free(struct hak_family *family); /* nobody ever used it */
 HAK_INLINE bool hak_family_is_used(const struct hak_family *family) { return hak_load_relaxed(&((struct hak_family *)(uintptr_t)family)->is_used); }
+
+/* Calls a function for each instance of the family (NULL: for the spares), or of the thread whose own heap this is, and perhaps for others, until it
+ * gives true. */
+void hak_family_each(struct hak_family *family, hak_heap_look_function *function, void *context);
+void hak_family_each_of_home(struct hak_heap *home, hak_heap_look_function *function, void *context);
 
 /* The instance of the thread whose own heap this is: NULL, none is known; find makes one, and gives NULL when memory is short. */
 HAK_INLINE bool hak_family_fits(struct hak_heap *heap, struct hak_family *family, const struct hak_heap *home) {

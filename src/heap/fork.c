@@ -19,13 +19,14 @@
 #include "os/os.h"
 
 /* What the surviving thread has of families is as whole as its own heap. */
-static void instance_follows(struct hak_heap *heap, void *home) {
-    if (hak_load_relaxed(&heap->home) != home) return;
+static bool instance_follows(struct hak_heap *heap, void *home) {
+    if (hak_load_relaxed(&heap->home) != home) return false;
     heap->mail_rest = NULL;
     hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch));
+    return false;
 }
 
-static HAK_COLD void instances_follow(struct hak_heap *home) { hak_heap_each(instance_follows, home); }
+static HAK_COLD void instances_follow(struct hak_heap *home) { hak_family_each_of_home(home, instance_follows, home); }
 
 /* Of an instance that a thread has, the thread's own heap is the survivor. */
 static HAK_COLD struct hak_heap *instance_home(struct hak_heap *heap) {
@@ -90,8 +91,8 @@ static HAK_COLD void heap_blank(struct hak_heap *heap, void *survivor) {
             hak_owner_add(&shelf->ahead, -(uint64_t)hak_word_count(bin->word));
             bin->word = 0;
         }
-        shelf->current = NULL;
-        shelf->partial = 0;
+        if (shelf->current) shelf->current = NULL; /* looked at first: a page that nothing is to be written to is still the parent's */
+        if (shelf->partial) shelf->partial = 0;
     }
     __atomic_store_n(&heap->pending, 0, __ATOMIC_RELAXED);
     heap->mail_rest = NULL;
@@ -104,7 +105,7 @@ static HAK_COLD void heap_blank(struct hak_heap *heap, void *survivor) {
             hak_store_release(&row->word[index / 64], hak_load_relaxed(&row->word[index / 64]) | UINT64_C(1) << index % 64);
             hak_free_note_in(&heap->free_sum, -(int64_t)middle->block_bytes);
         }
-        middle->numbers = 0; /* one that was being handed out, too */
+        if (middle->numbers) middle->numbers = 0; /* one that was being handed out, too */
     }
 }
 

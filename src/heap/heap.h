@@ -266,8 +266,11 @@ struct hak_heap *hak_heap_borrow(void);
 void hak_heap_give_back(struct hak_heap *heap);
 /* The heap with index name - 1; NULL: there is none. */
 struct hak_heap *hak_heap_named(uint32_t name);
-/* Calls a function for each heap there is. */
+enum { HAK_HEAPS_MAX = 49152 };
+/* Calls a function for each heap there is; until it gives true, for those that are no instances, without touching these. */
+typedef bool hak_heap_look_function(struct hak_heap *heap, void *context);
 void hak_heap_each(void (*function)(struct hak_heap *heap, void *context), void *context);
+void hak_heap_each_own(hak_heap_look_function *function, void *context);
 
 /* Is there a dead heap to take? It may be a living one that stayed in the list. */
 bool hak_heap_dead_any(void);
@@ -283,10 +286,21 @@ void hak_heap_new_process(void);
 void hak_heap_dead_give(struct hak_heap *heap);
 /* A heap that stayed in the list while it was BUSY becomes DEAD again; mail that came meanwhile is taken in. */
 void hak_heap_dead_unclaim(struct hak_heap *heap);
+/* May the one have the other's slabs? Ordinary heaps, or instances of one family. */
+HAK_INLINE bool hak_heap_is_kin(struct hak_heap *one, struct hak_heap *other) {
+    return hak_load_relaxed(&one->is_instance) == hak_load_relaxed(&other->is_instance) &&
+           hak_load_relaxed(&one->family) == hak_load_relaxed(&other->family);
+}
 /* Makes a particular dead heap BUSY; false if it is not DEAD now. */
 bool hak_heap_dead_claim(struct hak_heap *heap);
-/* A new heap for a family, BUSY; NULL: memory is short. It begins to be a thread's, or a dead one does: heap/family.c says whose. */
+/* A new heap for a family, BUSY; NULL: memory is short, or three quarters of all places are families'. It begins to be a thread's, or a dead one
+ * does: heap/family.c says whose. */
 struct hak_heap *hak_heap_instance_new(void);
+/* Of one that is nobody's and has nothing, BUSY: all pages but its first go back to the kernel. */
+void hak_heap_instance_shrink(struct hak_heap *heap);
+extern hak_atomic_u64 hak_handed_ended[HAK_CLASS_COUNT]; /* blocks that these had handed out */
+/* The index of the next new heap, if no other thread makes one meanwhile. */
+uint32_t hak_heap_next_index(void);
 void hak_heap_instance_begin(struct hak_heap *heap);
 /* All that a heap has taken out of its slabs, or was told of, goes back to them; the caller owns it. */
 void hak_heap_put_back(struct hak_heap *heap);
@@ -408,7 +422,8 @@ void hak_event_finish(struct hak_heap *heap, struct hak_slab *slab);
  * Of each class one in purge_delay_ms, but for those that hold much: classes that take turns with a few blocks each would cut one at each turn.
  * Where it did, or HAK_NO_GRANULE. */
 size_t hak_event_make_room(struct hak_heap *heap, size_t count);
-/* Memory is short: full slabs of which anything is free are in their lists again, though less than their share is. */
+/* Memory is short: full slabs of which anything is free are in their lists again, though less than their share is: the heap's, and of those without
+ * a thread that it may take them from. */
 void hak_event_relist(struct hak_heap *heap);
 
 /* Gives a class's word back to its slab, and lets the slab go to the list it belongs to. */

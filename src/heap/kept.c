@@ -100,6 +100,7 @@ bool hak_kept_give(struct hak_heap *heap, struct hak_granule *record) {
 }
 
 void hak_kept_flush(struct hak_heap *heap) {
+    if (!hak_load_relaxed(&heap->kept.reserved)) return; /* nor is a page written that nobody wrote */
     if (!hak_kept_enter(heap)) return; /* the thief does it */
     if (hak_load_relaxed(&heap->kept.reserved)) list_flush(heap, false);
     hak_kept_leave(heap);
@@ -112,10 +113,11 @@ void hak_kept_make_room(struct hak_heap *heap, size_t count) {
 }
 
 HAK_COLD void hak_kept_flush_vanished(struct hak_heap *heap) {
-    hak_store_relaxed(&heap->kept.thief, 0);
+    struct hak_kept *kept = &heap->kept;
+    if (hak_load_relaxed(&kept->thief)) hak_store_relaxed(&kept->thief, 0);
     hak_kept_forget(heap);
-    list_flush(heap, true);
-    hak_kept_leave(heap);
+    if (hak_load_relaxed(&kept->reserved)) list_flush(heap, true);
+    if (hak_load_relaxed(&kept->busy)) hak_kept_leave(heap);
 }
 
 void hak_kept_steal(struct hak_heap *heap) {

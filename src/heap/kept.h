@@ -55,7 +55,10 @@ HAK_INLINE void hak_kept_missed(struct hak_heap *heap) {
 /* With the sweep's ticks, purge_delay_ms apart. */
 void hak_kept_tick(struct hak_heap *heap, uint64_t now_ms);
 /* What its thread did says nothing of the next one's. */
-HAK_INLINE void hak_kept_forget(struct hak_heap *heap) { heap->kept.steps = heap->kept.refused = 0, heap->kept.missed = 0; }
+HAK_INLINE void hak_kept_forget(struct hak_heap *heap) {
+    struct hak_kept *kept = &heap->kept;
+    if (kept->steps | kept->refused | kept->missed) kept->steps = kept->refused = 0, kept->missed = 0; /* else a page that nobody wrote would be */
+}
 /* Fork: what a heap keeps whose thread vanished, perhaps in the middle of it. */
 void hak_kept_flush_vanished(struct hak_heap *heap);
 /* Any thread: gives back what another heap keeps, unless its thread is at it just now. */

@@ -6,8 +6,8 @@
  * Invariant: mailed == epoch  <=>  the slab is in exactly one mailbox of this process, or its notifier is
  *            about to push it.
  */
-#include "heap/heap.h"
-
+#include "heap/family.h"
+#include "heap/hooks.h"
 #include "heap/letters.h"
 #include "memory/purge.h"
 
@@ -141,6 +141,14 @@ static unsigned room_for(const struct hak_granule *record) {
     return (unsigned)((unsigned __int128)HAK_BATCH_BYTES * record->reciprocal >> 64);
 }
 
+/* It is room again under a family's limit, and who waits for that may wait for this thread, which may wait for him. */
+static bool is_awaited(const struct hak_granule *record) {
+    if (HAK_LIKELY(!hak_load_relaxed(&hak_family_limited))) return false;
+    struct hak_heap *owner = hak_load_acquire(&((struct hak_granule *)(uintptr_t)record)->owner);
+    struct hak_family *family = owner != HAK_WATCHED ? hak_family_of_heap(hak_slab_owner_heap(owner)) : NULL;
+    return family && hak_load_relaxed(&family->limit_granules) != 0;
+}
+
 /* The lines that the flush will need are fetched meanwhile: the owner's word, the strangers', and the header. */
 static HAK_NOINLINE void batch_begin(struct hak_heap *self, struct hak_batch *batch, const struct hak_granule *record,
                                      hak_atomic_u64 *word, uint64_t bit) {
@@ -149,7 +157,7 @@ static HAK_NOINLINE void batch_begin(struct hak_heap *self, struct hak_batch *ba
     unsigned room = room_for(record);
     unsigned behind = hak_slab_behind(granule, word);
     if (batch->mask) batch_flush(self, batch);
-    if (room <= 2) {
+    if (room <= 2 || HAK_UNLIKELY(is_awaited(record))) {
         hak_prefetch_write(hak_slab_remote_word(word, behind));
         __builtin_prefetch(slab);
         give(self, slab, word, behind, bit);

@@ -91,7 +91,7 @@ static void flush_class(struct hak_heap *heap, struct hak_middle *middle) {
         hak_free_note_in(&heap->free_sum, -(int64_t)middle->block_bytes);
         block_to_row(heap, block);
     }
-    middle->numbers = 0; /* a handler that was left by longjmp may have left one */
+    if (HAK_UNLIKELY(middle->numbers != 0)) middle->numbers = 0; /* a handler that was left by longjmp may have left one */
 }
 
 /* Down to so much, the largest first. */

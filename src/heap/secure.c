@@ -24,7 +24,7 @@ HAK_COLD bool hak_secure_begin(void) {
     if (!hak_secure_is_on()) hak_secure_keys_make(); /* before the first slab */
     struct hak_family *family = hak_family_new(0), *none = NULL;
     if (!family) return false;
-    if (!hak_cas(&hak_secure_family, &none, family)) hak_store_release(&family->is_used, 0);
+    if (!hak_cas(&hak_secure_family, &none, family)) hak_family_free(family);
     return true;
 }
 

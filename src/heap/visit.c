@@ -171,13 +171,12 @@ static void *take_from(struct hak_heap *dead, struct hak_heap *heap, unsigned in
 
 struct asked { struct hak_heap *heap; unsigned index; void *block; };
 
-static void ask_dead(struct hak_heap *dead, void *context) {
+static bool ask_dead(struct hak_heap *dead, void *context) {
     struct asked *asked = context;
-    bool is_kin = hak_load_relaxed(&dead->is_instance) == hak_load_relaxed(&asked->heap->is_instance) &&
-                  hak_load_relaxed(&dead->family) == hak_load_relaxed(&asked->heap->family);
-    if (asked->block || !is_kin || !hak_heap_dead_claim(dead)) return;
+    if (!hak_heap_is_kin(dead, asked->heap) || !hak_heap_dead_claim(dead)) return false;
     asked->block = take_from(dead, asked->heap, asked->index);
     hak_heap_dead_unclaim(dead);
+    return asked->block != NULL;
 }
 
 /* One is asked; where memory is short all are. */
@@ -185,7 +184,7 @@ static HAK_NOINLINE void *take_from_dead(struct hak_heap *heap, unsigned index) 
     struct asked asked = { heap, index, NULL };
     struct hak_heap *dead;
     if (HAK_UNLIKELY(heap->is_short)) {
-        hak_heap_each(ask_dead, &asked);
+        hak_heap_each_own(ask_dead, &asked);
     } else if ((dead = hak_heap_dead_first()) != NULL) {
         asked.block = take_from(dead, heap, index);
         hak_heap_dead_give(dead);
@@ -244,7 +243,7 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
 /* Of an instance: what its family's dead ones have; NULL: it may have a new slab, or, there being no turn, the family's limit refuses that. */
 static HAK_COLD void *take_from_family(struct hak_heap *heap, unsigned index, enum hak_turn *turn) {
     struct asked asked = { heap, index, NULL };
-    if (hak_family_has_ended(heap)) hak_heap_each(ask_dead, &asked);
+    if (hak_family_has_ended(heap)) hak_family_each(hak_load_relaxed(&heap->family), ask_dead, &asked);
     if (asked.block) {
         HAK_COUNT(&heap->counters, visit_dead, 1);
         return asked.block;

@@ -186,6 +186,80 @@ static void what_an_ended_thread_left_free_is_room(void)
     hak_heap_destroy(heap);
 }
 
+/* --- by whom it is freed --- */
+
+static pthread_barrier_t barrier;
+static int filled, got;
+
+static void *fills_and_asks_again(void *heap)
+{
+    filled = fill((hak_heap_t *)heap, 1000);
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier); /* others free meanwhile */
+    for (got = 0; got < filled && hak_heap_malloc((hak_heap_t *)heap, 1000) != NULL; got++) {
+    }
+    return NULL;
+}
+
+/* A consumer frees what a producer made, and waits for more; the producer waits for room. */
+static void what_another_thread_frees_is_room_at_once(void)
+{
+    hak_heap_t *heap = hak_heap_new(2 * MIB);
+    pthread_t thread;
+    REQUIRE(pthread_barrier_init(&barrier, NULL, 2) == 0 && pthread_create(&thread, NULL, fills_and_asks_again, heap) == 0);
+    pthread_barrier_wait(&barrier);
+    for (int i = 100; i < 103; i++)
+        free(blocks[i]);
+    pthread_barrier_wait(&barrier);
+    pthread_join(thread, NULL);
+    EXPECT_SAY(got == 3, "%d of 3 blocks, of %d", got, filled);
+    hak_heap_destroy(heap);
+}
+
+static void *fills_and_ends(void *heap)
+{
+    filled = fill((hak_heap_t *)heap, 1000);
+    return NULL;
+}
+
+/* One here, one there, in slabs of which less is free than makes them come back to their lists. */
+static void what_the_caller_freed_of_an_ended_threads_is_room(void)
+{
+    hak_heap_t *heap = hak_heap_new(4 * MIB);
+    pthread_t thread;
+    int freed = 0;
+    EXPECT(hak_heap_malloc(heap, 500)); /* so that it has a part of its own, and does not take over the other's */
+    REQUIRE(pthread_create(&thread, NULL, fills_and_ends, heap) == 0 && pthread_join(thread, NULL) == 0);
+    for (int i = 0; i < filled; i += 11, freed++)
+        free(blocks[i]);
+    for (got = 0; got < freed && hak_heap_malloc(heap, 1000) != NULL; got++) {
+    }
+    EXPECT_SAY(got == freed && freed > 100, "%d of %d blocks", got, freed);
+    hak_heap_destroy(heap);
+}
+
+static void *makes_some(void *heap)
+{
+    for (int i = 0; i < 2000; i++)
+        REQUIRE((blocks[i] = hak_heap_malloc((hak_heap_t *)heap, 100)) != NULL);
+    return NULL;
+}
+
+/* Whatever its caller freed before, that another thread had allocated. */
+static void a_heap_that_is_cleared_takes_nothing(void)
+{
+    hak_heap_t *heap = hak_heap_new(0);
+    pthread_t thread;
+    free(malloc(100));
+    EXPECT(hak_heap_malloc(heap, 500));
+    REQUIRE(pthread_create(&thread, NULL, makes_some, heap) == 0 && pthread_join(thread, NULL) == 0);
+    for (int i = 0; i < 2000; i += 64)
+        free(blocks[i]);
+    hak_heap_clear(heap);
+    EXPECT_SAY(stats_of(heap).taken_bytes == 0, "%llu", (unsigned long long)stats_of(heap).taken_bytes);
+    hak_heap_destroy(heap);
+}
+
 int main(void)
 {
     RUN(a_heap_is_refused_beyond_its_limit);
@@ -195,5 +269,8 @@ int main(void)
     RUN(a_limit_of_little_is_a_granule);
     RUN(an_alignment_costs_no_more_than_the_size);
     RUN(what_an_ended_thread_left_free_is_room);
+    RUN(what_another_thread_frees_is_room_at_once);
+    RUN(what_the_caller_freed_of_an_ended_threads_is_room);
+    RUN(a_heap_that_is_cleared_takes_nothing);
     return EXPECT_RESULT();
 }
