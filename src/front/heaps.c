@@ -109,8 +109,10 @@ static HAK_NOINLINE void *large_take(struct hak_family *family, struct hak_heap 
     home_visits(home);
     HAK_COUNT(&home->counters, large_alloc, 1);
     void *block = NULL;
-    if (count <= HAK_KEPT_SIZES && align <= HAK_GRANULE_BYTES) {
+    size_t more = count / 4, reserved = count; /* what is kept may be larger by so much */
+    if (count <= HAK_KEPT_SIZES && align <= HAK_GRANULE_BYTES && (more == 0 || hak_family_reserve(family, more))) {
         *zeroed = false;
+        reserved += more;
         block = hak_kept_take(home, count, hak_front_span_bytes(bytes, align));
     }
     if (!block) block = hak_front_large_found(home, bytes, align, asker.address, asker.stack, zeroed);
@@ -119,12 +121,12 @@ static HAK_NOINLINE void *large_take(struct hak_family *family, struct hak_heap 
         block = hak_front_too_much();
     }
     if (HAK_UNLIKELY(!block)) {
-        hak_family_note(family, -(int64_t)count);
+        hak_family_note(family, -(int64_t)reserved);
         return NULL;
     }
     struct hak_granule *record = hak_granule_at(hak_granule_of(block));
     hak_large_family_set(record, hak_kept_name(heap));
-    hak_family_note(family, (int64_t)hak_family_granules(record) - (int64_t)count); /* one that was kept may be larger */
+    hak_family_note(family, (int64_t)hak_family_granules(record) - (int64_t)reserved);
     return block;
 }
 
@@ -168,7 +170,7 @@ static HAK_NOINLINE void *block_take(const char *function, struct hak_family *fa
 #define ASKER() ((struct asker){ __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa() })
 
 HAK_EXPORT void *hak_heap_malloc(hak_heap_t *family, size_t bytes) {
-    struct hak_heap *heap = HAK_LIKELY(!hak_secure_is_on()) ? hak_family_look(family, hak_self) : NULL;
+    struct hak_heap *heap = HAK_LIKELY(family != NULL) && HAK_LIKELY(!hak_secure_is_on()) ? hak_family_look(family, hak_self) : NULL;
     size_t step = (bytes - 1) >> 4;
     if (HAK_LIKELY(heap != NULL) && HAK_LIKELY(step < HAK_FAST_STEPS)) {
         struct hak_bin *bin = (struct hak_bin *)(void *)((char *)heap + heap->class_bytes[step]);

@@ -427,8 +427,8 @@ HAK_COLD bool hak_heap_adopt(struct hak_heap *before, struct hak_heap *dead) {
 
 uint32_t hak_heap_next_index(void) { return hak_load_relaxed(&heap_count); }
 
-HAK_COLD struct hak_heap *hak_heap_instance_new(void) {
-    bool is_there_room = hak_add(&instance_count, 1) < INSTANCES_MAX; /* first: it is no thread's */
+HAK_COLD struct hak_heap *hak_heap_instance_new(bool is_mallocs) {
+    bool is_there_room = hak_add(&instance_count, 1) < INSTANCES_MAX || is_mallocs; /* counted first: it is no thread's */
     struct hak_heap *heap = is_there_room ? heap_new() : NULL;
     if (!heap) {
         hak_add(&instance_count, -1);
@@ -453,10 +453,10 @@ HAK_COLD void hak_heap_instance_shrink(struct hak_heap *heap) {
         HAK_ASSERT(!heap->shelf[c].current && !heap->shelf[c].partial && hak_middle_count(hak_middle_of(heap, c)) == 0);
         if (handed == 0) continue;
         hak_add(&hak_handed_ended[c], handed);
+        hak_add(&hak_handed_ended[0], handed * hak_classes[c].block_bytes);
         __atomic_store_n(by_visits, 0, __ATOMIC_RELAXED); /* the kernel may refuse */
         __atomic_store_n(by_kept, 0, __ATOMIC_RELAXED);
     }
-    heap->follows = 0; /* what it counts to is to be set anew */
     hak_os_return(&rest, 1, &calls);
 }
 

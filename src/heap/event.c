@@ -267,10 +267,11 @@ HAK_COLD void hak_event_relist(struct hak_heap *heap) {
             struct hak_heap *owner = hak_load_acquire(&slab->owner);
             if (owner != heap) {
                 held = dead_hold(held, owner && hak_heap_is_kin(owner, heap) ? owner : NULL);
-                if (!held || hak_load_relaxed(&slab->owner) != held) continue; /* another's may end meanwhile */
+                /* it may have ended before, and be another's by now; one that is there, and of the heap that is held, stays */
+                if (!held || !hak_slab_live(hak_slab_granule(slab)) || hak_load_acquire(&slab->owner) != held) continue;
             }
             full_relist(owner, slab);
         }
+        held = dead_hold(held, NULL); /* not for the length of it all: who is born meanwhile waits for it but a moment */
     }
-    dead_hold(held, NULL);
 }

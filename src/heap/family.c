@@ -19,7 +19,8 @@
 
 hak_atomic_u32 hak_family_any, hak_family_limited, hak_family_pages;
 
-static hak_atomic_u32 spare_count; /* about: instances without a family */
+static hak_atomic_i64 spare_count; /* about: instances without a family */
+static hak_atomic_u32 is_recounted; /* 1: a child, in which what its thread was about to take is not counted */
 static _Atomic(struct hak_heap *) spare_last; /* the last that became one, or NULL */
 
 /* --- where they lie --- */
@@ -171,7 +172,9 @@ static bool found_ended(struct hak_heap *heap, void *context) {
     return found->heap != NULL;
 }
 
-static bool is_spare(struct hak_heap *heap) { return hak_load_relaxed(&heap->is_instance) && !hak_load_relaxed(&heap->family); }
+static bool is_spare(struct hak_heap *heap) {
+    return !hak_load_relaxed(&heap->family) && hak_load_relaxed(&kin_of(heap)->family[heap->index % KIN_EACH]) == KIN_SPARE;
+}
 
 static bool found_spare(struct hak_heap *heap, void *context) {
     struct found *found = context;
@@ -188,17 +191,17 @@ static bool found_spare(struct hak_heap *heap, void *context) {
 static struct hak_heap *spare_take(void) {
     struct found found = { NULL, NULL, NULL };
     struct hak_heap *last = hak_load_relaxed(&spare_last) ? hak_exchange(&spare_last, NULL) : NULL;
-    if (!hak_load_relaxed(&spare_count)) return NULL;
+    if (hak_load_relaxed(&spare_count) <= 0) return NULL;
     if (!last || !found_spare(last, &found)) hak_family_each(NULL, found_spare, &found);
     if (found.heap) hak_add(&spare_count, -1);
     return found.heap;
 }
 
-static struct hak_heap *instance_new(void) {
+static struct hak_heap *instance_new(const struct hak_family *family) {
     enum { OTHERS = 64 }; /* threads that begin meanwhile, and take an index each */
     uint32_t next = hak_heap_next_index(), end = hak_load_relaxed(&kin_end);
     if (!kin_ready(next) || !kin_ready(next + OTHERS)) return NULL;
-    struct hak_heap *heap = hak_heap_instance_new();
+    struct hak_heap *heap = hak_heap_instance_new(family == hak_load_relaxed(&hak_secure_family));
     if (!heap || HAK_UNLIKELY(!kin_ready(heap->index))) return NULL; /* more of them, and memory is short: it is nobody's */
     while (end <= heap->index && !hak_cas_weak(&kin_end, &end, heap->index + 1)) {}
     return heap;
@@ -210,7 +213,7 @@ static struct hak_heap *instance_take(struct hak_family *family) {
     if (hak_load_relaxed(&family->has_ended)) hak_family_each(family, found_ended, &found);
     if (found.heap) return found.heap;
     found.heap = spare_take();
-    if (!found.heap) found.heap = instance_new();
+    if (!found.heap) found.heap = instance_new(family);
     if (found.heap) family_set(found.heap, family);
     return found.heap;
 }
@@ -362,8 +365,9 @@ static bool instance_own(struct hak_family *family, struct hak_heap *heap) {
         /* a child of _Fork: who forked has not rebuilt it yet, and its blocks stay */
         bool is_parents = hak_load_relaxed(&heap->epoch) != hak_load_relaxed(&hak_epoch);
         if (turn >= (is_parents ? TURNS_OF_CHILD : TURNS_MAX)) {
-            family_set(heap, NULL);
-            hak_add(&spare_count, 1);
+            /* no spare, for ever: large blocks may bear its name, and who has it may come back */
+            hak_store_relaxed(&heap->family, NULL);
+            hak_store_relaxed(&kin_of(heap)->family[heap->index % KIN_EACH], 0);
             return false;
         }
         if (!is_parents && home && hak_cas(&heap->home, &home, NULL)) {
@@ -434,6 +438,7 @@ enum { SPARES_WHOLE = 16 };
 static bool family_end(struct hak_heap *heap, void *family) {
     if (hak_load_relaxed(&heap->family) != family) return false;
     pending_end(heap);
+    heap->follows = 0; /* what it counts to is to be set anew */
     family_set(heap, NULL);
     bool is_one_of_many = hak_add(&spare_count, 1) >= SPARES_WHOLE;
     if (is_one_of_many && hak_load_relaxed(&heap->slab_count) == 0) hak_heap_instance_shrink(heap);
@@ -479,6 +484,7 @@ static void slab_pass(struct hak_heap *from, struct hak_slab *slab, struct hak_h
     hak_slab_give_claimed(slab, to);
     hak_slab_unclaim(slab);
     hak_add(&from->slab_count, -1);
+    hak_family_note(hak_load_relaxed(&from->family), -(int64_t)hak_slab_class(slab)->granules);
     if (HAK_UNLIKELY(hak_load_relaxed(&to->is_instance))) { /* of the secure level's family */
         hak_add(&to->slab_count, 1);
         hak_family_note(hak_load_relaxed(&to->family), hak_slab_class(slab)->granules);
@@ -489,6 +495,7 @@ static void slab_pass(struct hak_heap *from, struct hak_slab *slab, struct hak_h
 static void large_change(const struct change *change, struct hak_granule *record) {
     if (hak_load_acquire(&record->owner) != HAK_LARGE || hak_family_of_large(record) != change->family) return;
     if (change->to) {
+        hak_family_note(change->family, -(int64_t)hak_family_granules(record));
         hak_large_family_clear(record);
         return;
     }
@@ -525,7 +532,10 @@ static void family_change(struct change *change, struct hak_family *family, stru
     hak_family_each(family, family_own, change);
     if (!to) hak_apart_look(&change->apart, false); /* after what the heaps themselves had: all that was freed before is found */
     size_t top = hak_load_acquire(&hak_chunk_top);
-    for (size_t number = 0; number < top && hak_load_relaxed(&family->taken_granules) != 0; number++) chunk_change(change, number);
+    for (size_t number = 0; number < top; number++) {
+        if (hak_load_relaxed(&family->taken_granules) == 0 && HAK_LIKELY(!hak_load_relaxed(&is_recounted))) break; /* nothing is left */
+        chunk_change(change, number);
+    }
 }
 
 /* The instances that family_own() found. */
@@ -565,6 +575,7 @@ HAK_COLD void hak_family_delete(struct hak_family *family, struct hak_heap *heap
 
 HAK_COLD void hak_family_recount(void) {
     if (HAK_LIKELY(!hak_load_relaxed(&hak_family_any))) return;
+    hak_store_relaxed(&is_recounted, 1);
     for (struct page *page = hak_load_acquire(&pages); page; page = page->next)
         for (unsigned i = 0; i < FAMILIES; i++) {
             hak_store_relaxed(&page->family[i].taken_granules, 0);

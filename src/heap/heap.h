@@ -295,10 +295,10 @@ HAK_INLINE bool hak_heap_is_kin(struct hak_heap *one, struct hak_heap *other) {
 bool hak_heap_dead_claim(struct hak_heap *heap);
 /* A new heap for a family, BUSY; NULL: memory is short, or three quarters of all places are families'. It begins to be a thread's, or a dead one
  * does: heap/family.c says whose. */
-struct hak_heap *hak_heap_instance_new(void);
+struct hak_heap *hak_heap_instance_new(bool is_mallocs); /* these may have all: without one a thread has no malloc (the secure level) */
 /* Of one that is nobody's and has nothing, BUSY: all pages but its first go back to the kernel. */
 void hak_heap_instance_shrink(struct hak_heap *heap);
-extern hak_atomic_u64 hak_handed_ended[HAK_CLASS_COUNT]; /* blocks that these had handed out */
+extern hak_atomic_u64 hak_handed_ended[HAK_CLASS_COUNT]; /* blocks that these had handed out; at 0, bytes */
 /* The index of the next new heap, if no other thread makes one meanwhile. */
 uint32_t hak_heap_next_index(void);
 void hak_heap_instance_begin(struct hak_heap *heap);

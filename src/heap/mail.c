@@ -142,8 +142,7 @@ static unsigned room_for(const struct hak_granule *record) {
 }
 
 /* It is room again under a family's limit, and who waits for that may wait for this thread, which may wait for him. */
-static bool is_awaited(const struct hak_granule *record) {
-    if (HAK_LIKELY(!hak_load_relaxed(&hak_family_limited))) return false;
+static HAK_COLD bool is_awaited(const struct hak_granule *record) {
     struct hak_heap *owner = hak_load_acquire(&((struct hak_granule *)(uintptr_t)record)->owner);
     struct hak_family *family = owner != HAK_WATCHED ? hak_family_of_heap(hak_slab_owner_heap(owner)) : NULL;
     return family && hak_load_relaxed(&family->limit_granules) != 0;
@@ -157,7 +156,8 @@ static HAK_NOINLINE void batch_begin(struct hak_heap *self, struct hak_batch *ba
     unsigned room = room_for(record);
     unsigned behind = hak_slab_behind(granule, word);
     if (batch->mask) batch_flush(self, batch);
-    if (room <= 2 || HAK_UNLIKELY(is_awaited(record))) {
+    bool may_be_awaited = HAK_UNLIKELY(hak_load_relaxed(&hak_family_limited));
+    if (room <= 2 || (HAK_UNLIKELY(may_be_awaited) && is_awaited(record))) {
         hak_prefetch_write(hak_slab_remote_word(word, behind));
         __builtin_prefetch(slab);
         give(self, slab, word, behind, bit);

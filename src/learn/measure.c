@@ -50,6 +50,7 @@ static uint64_t positive(int64_t n) { return n > 0 ? (uint64_t)n : 0; }
 void hak_sums_read(struct hak_sums *sums, uint64_t now_ms, bool has_usage) {
     memset(sums, 0, sizeof *sums);
     hak_heap_each(heap_add, sums);
+    sums->work_bytes += hak_load_relaxed(&hak_handed_ended[0]);
     struct hak_os_usage usage = { 0 };
     if (has_usage) usage = hak_os_usage();
     sums->time_ms = now_ms;

@@ -273,14 +273,14 @@ HAK_INLINE bool resize(struct hak_granule *record, size_t bytes, size_t used) {
 bool hak_large_resize(struct hak_granule *record, size_t bytes) { return resize(record, bytes, 0); }
 HAK_COLD bool hak_large_resize_settled(struct hak_granule *record, size_t bytes, size_t used) { return resize(record, bytes, used); }
 
-/* The kernel unmaps the destination before some of its checks. A hole is mapped where it is, which a limit on address space has room for,
- * and what may be one anew; if that fails, too, nobody gets it, and no further block is moved. */
-static void move_failed(size_t to, size_t count, size_t moved_bytes) {
-    char *start = hak_granule_address(to);
-    bool is_mended = hak_os_map_at(start, moved_bytes) == 0; /* and what lies behind it is as it was */
-    if (is_mended || hak_os_fresh(start, count << HAK_GRANULE_SHIFT) == 0) {
+/* The kernel unmaps the destination before some of its checks. What may be a hole is mapped anew; if that fails, too, nobody gets it, and no further
+ * block is moved. */
+static void move_failed(size_t to, size_t count, int failed) {
+    if (failed == HAK_OS_MOVE_NOT_BEGUN) {
+        hak_span_give(to, count, HAK_SPAN_AS_IT_WAS); /* for the copy, perhaps */
+    } else if (failed == HAK_OS_MOVE_MENDED || hak_os_fresh(hak_granule_address(to), count << HAK_GRANULE_SHIFT) == 0) {
         hak_huge_forget(to, count);
-        hak_span_give(to, count, is_mended ? HAK_SPAN_AS_IT_WAS : HAK_SPAN_CLEAN);
+        hak_span_give(to, count, failed == HAK_OS_MOVE_MENDED ? HAK_SPAN_DIRTY : HAK_SPAN_CLEAN);
     } else {
         hak_add(&hak_large_lost_granules, (int64_t)count);
         hak_add(&moved_count, MOVED_MAX);
@@ -294,8 +294,7 @@ static void *move(struct hak_granule *record, size_t old, size_t count, size_t b
     size_t moved_bytes = whole_pages(record), lead = lead_of(record); /* where it lies in its first page stays */
     int failed = hak_os_move(hak_granule_address(from), hak_granule_address(to), moved_bytes);
     if (HAK_UNLIKELY(failed)) {
-        if (failed == HAK_OS_MOVE_NOT_BEGUN) hak_span_give(to, count, HAK_SPAN_AS_IT_WAS); /* for the copy, perhaps */
-        else move_failed(to, count, moved_bytes);
+        move_failed(to, count, failed);
         return NULL;
     }
     bool was_moved = hak_large_facts(record) & MOVED;

@@ -263,6 +263,7 @@ int hak_os_split(void *page) { return advise(page, hak_os_page_bytes(), MADV_COL
 
 static int move_part(char *from, char *to, size_t bytes) {
 #ifdef HAK_DEBUG
+    if (hak_os_fault && hak_os_fault(HAK_OS_MOVE_EARLY)) return -ENOMEM; /* as at vm.max_map_count, or by a kernel that cannot */
     if (hak_os_fault && hak_os_fault(HAK_OS_MOVE)) {
         HAK_SYS2(SYS_munmap, to, bytes); /* as the kernel does before it refuses some */
         return -ENOMEM;
@@ -274,14 +275,24 @@ static int move_part(char *from, char *to, size_t bytes) {
     return result < 0 ? (int)result : -EINVAL;
 }
 
+/* What refused a part left all of `to`'s part there, or a hole in its place, which is mapped where it is: a limit on address space has room for that.
+ * Whether it is there is asked first, of a page: at the limit on mappings a map call is refused before it looks. */
+static int move_refused(char *to, size_t done, size_t part, int result) {
+    unsigned char page;
+    bool is_there = hak_os_resident(to + done, hak_os_page_bytes(), &page);
+    int mapped = is_there ? -EEXIST : hak_os_map_at(to + done, part);
+    if (mapped != 0 && mapped != -EEXIST) return result;
+    return done == 0 && mapped != 0 ? HAK_OS_MOVE_NOT_BEGUN : HAK_OS_MOVE_MENDED;
+}
+
 /* Of several mappings, each by itself: a kernel before Linux 6.17 refuses them in one call, a later one moves them one after another, and
  * leaves what it has moved when one fails. Here that is copied back. Linux 6.10 and earlier do not say, and move one or nothing. */
 int hak_os_move(void *from, void *to, size_t bytes) {
     int maps = hak_os_open_read("/proc/thread-self/maps"), result = maps < 0 ? HAK_OS_MOVE_NOT_BEGUN : 0;
-    size_t done = 0;
+    size_t done = 0, part = bytes;
     while (done < bytes && result == 0) {
         uintptr_t low, high, start = (uintptr_t)from + done;
-        size_t part = bytes - done;
+        part = bytes - done;
         int asked = hak_os_mapping(maps, start, &low, &high);
         if (asked > 0 && high - start < part) part = high - start;
         if (asked == 0) result = done ? -EFAULT : HAK_OS_MOVE_NOT_BEGUN;
@@ -290,7 +301,7 @@ int hak_os_move(void *from, void *to, size_t bytes) {
     }
     if (maps >= 0) HAK_SYS1(SYS_close, maps);
     if (result != 0 && done) memcpy(from, to, done);
-    return result;
+    return result < 0 ? move_refused(to, done, part, result) : result;
 }
 
 void hak_os_yield(unsigned turn) {

@@ -21,7 +21,7 @@ struct hak_range {
 
 enum hak_os_call {
     HAK_OS_MAP_AT, HAK_OS_UNMAP, HAK_OS_RETURN, HAK_OS_MOVE, HAK_OS_FRESH, HAK_OS_ADVISE, HAK_OS_BARRIER, HAK_OS_RESERVE,
-    HAK_OS_PROTECT,
+    HAK_OS_PROTECT, HAK_OS_MOVE_EARLY,
     HAK_OS_CALL_COUNT
 };
 #ifdef HAK_DEBUG
@@ -60,8 +60,9 @@ bool hak_os_readable(const void *address); /* the eight bytes there, at a multip
 bool hak_os_resident(void *start, size_t bytes, unsigned char *page);
 int hak_os_split(void *page);                            /* the huge page that this is a part of becomes small ones */
 
-/* Moves pages without copying; both ranges stay mapped, `from` reads as zeros. After another error than NOT_BEGUN there may be a hole at `to`. */
-enum { HAK_OS_MOVE_NOT_BEGUN = 1 };
+/* Moves pages without copying; both ranges stay mapped, `from` reads as zeros. If it fails `from` is as it was. NOT_BEGUN: and so is `to`. MENDED: `to` is
+ * mapped, and reads as anything. After another error there may be a hole in it. */
+enum { HAK_OS_MOVE_NOT_BEGUN = 1, HAK_OS_MOVE_MENDED };
 int hak_os_move(void *from, void *to, size_t bytes);
 
 /* --- other threads --- */

@@ -44,8 +44,9 @@ static uintptr_t entry_find(void) {
     entry = getauxval(AT_EXECFN);
     errno = saved;
     if (entry - (uintptr_t)at < ARGUMENTS_BYTES_MAX) {
-        for (at -= 2; *at != count; at--) count++;
-        entry = (uintptr_t)at;
+        uintptr_t here = (uintptr_t)__builtin_frame_address(0); /* arguments lie above; an environment that lies in a frame of main's may not */
+        for (at -= 2; (uintptr_t)at > here && *at != count; at--) count++;
+        if ((uintptr_t)at > here) entry = (uintptr_t)at;
     }
     __atomic_store_n(&found, entry, __ATOMIC_RELAXED);
     return entry;

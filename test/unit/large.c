@@ -333,6 +333,34 @@ static void where_a_refused_move_leaves_a_hole_it_is_mapped_where_it_is(void **s
     moves_again(block);
 }
 
+static bool refuse_early(enum hak_os_call call) { return call == HAK_OS_MOVE_EARLY; }
+static bool refuse_early_and_fresh(enum hak_os_call call) { return call == HAK_OS_MOVE_EARLY || call == HAK_OS_FRESH; }
+static bool refuse_early_and_maps(enum hak_os_call call) {
+    return call == HAK_OS_MOVE_EARLY || call == HAK_OS_FRESH || call == HAK_OS_MAP_AT;
+}
+
+/* At the kernel's limit on mappings, which refuses further ones, too; or one that cannot move so. */
+static void a_move_that_is_refused_before_it_begins_leaves_its_place_as_it_was(void **state) {
+    (void)state;
+    bool (*const refusals[])(enum hak_os_call) = { refuse_early, refuse_early_and_fresh, refuse_early_and_maps };
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        char *dirty = take(4 * MIB), *block = take(2 * MIB);
+        memset(dirty, 5, 4 * MIB);
+        fill(block, 2 * MIB, 9);
+        give(dirty);
+        hak_os_fault = refusals[i];
+        assert_null(hak_large_move(record_of(block), 4 * MIB));
+        hak_os_fault = NULL;
+        check(block, 2 * MIB, 9);
+        bool zeroed;
+        char *again = hak_large_take(NULL, 4 * MIB, 1, 0, &zeroed);
+        if (again == dirty) assert_false(zeroed);
+        if (again == dirty) assert_int_equal(again[4 * MIB - 1], 5); /* the copy finds its pages there */
+        give(again);
+        moves_again(block);
+    }
+}
+
 static void a_move_that_cannot_begin_gives_its_place_back(void **state) {
     (void)state;
     struct rlimit files, none = { 0, 0 };
@@ -415,6 +443,7 @@ int main(void) {
         cmocka_unit_test(a_move_keeps_the_contents),
         cmocka_unit_test(a_move_that_is_refused_changes_nothing),
         cmocka_unit_test(where_a_refused_move_leaves_a_hole_it_is_mapped_where_it_is),
+        cmocka_unit_test(a_move_that_is_refused_before_it_begins_leaves_its_place_as_it_was),
         cmocka_unit_test(a_move_that_cannot_begin_gives_its_place_back),
         cmocka_unit_test(a_second_give_is_refused),
         cmocka_unit_test(who_looks_beside_an_end_finds_its_size_or_nothing),

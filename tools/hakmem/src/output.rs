@@ -96,10 +96,21 @@ impl Output {
             Place::Replaced { target, draft } => {
                 draft_make(target, draft).map_err(of_system)?;
                 let _ = fs::remove_file(draft);
-                Ok(())
+                match may_replace(target) {
+                    true => Ok(()),
+                    false => Err(of_system(io::Error::from_raw_os_error(libc::EPERM))),
+                }
             }
         }
     }
+}
+
+/// In a folder like /tmp another's file is not to be replaced.
+fn may_replace(target: &Path) -> bool {
+    let us = unsafe { libc::geteuid() };
+    let folder = target.parent().and_then(|folder| fs::metadata(folder).ok());
+    let is_sticky = folder.is_some_and(|folder| folder.mode() & libc::S_ISVTX != 0 && folder.uid() != us);
+    us == 0 || !is_sticky || fs::symlink_metadata(target).map_or(true, |there| there.uid() == us)
 }
 
 fn place_of(path: &Path) -> io::Result<Place> {
@@ -254,6 +265,30 @@ mod tests {
         assert!(Output::open(Path::new("/dev/full")).ok().unwrap().write(b"x").is_err());
         fs::remove_dir_all(&folder).unwrap();
     }
+    /// As /tmp is, to another than root.
+    #[test]
+    fn anothers_file_in_a_sticky_folder_is_refused_before_the_work() {
+        if unsafe { libc::geteuid() } != 0 {
+            return;
+        }
+        let folder = std::env::temp_dir().join(format!("hakmem-sticky-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).unwrap();
+        fs::write(folder.join("a"), "root's").unwrap();
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let status = unsafe { libc::setuid(65534) };
+            let is_right = status == 0
+                && Output::open(&folder.join("a")).is_err()
+                && Output::open(&folder.join("b")).is_ok();
+            unsafe { libc::_exit(i32::from(!is_right)) };
+        }
+        let mut status = 0;
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status, 0);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
     #[test]
     fn the_number_of_the_process_is_put_into_paths() {
         assert_eq!(path_with_pid(OsStr::new("/a/%p-%p.json"), 42), Path::new("/a/42-42.json"));

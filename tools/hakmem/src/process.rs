@@ -21,6 +21,7 @@ use std::{env, fs, io, mem, ptr};
 // --- what we inherited, before Rust's start-up changes it ------------------------------------------
 
 const SIGPIPE_IGNORED: u32 = 1 << 3;
+const SIGCHLD_IGNORED: u32 = 1 << 4;
 static INHERITED: AtomicU32 = AtomicU32::new(0); // bits 0 to 2: that standard file was closed
 
 #[used]
@@ -37,10 +38,15 @@ extern "C" fn inherited_record() {
     if signal_is_ignored(libc::SIGPIPE) {
         found |= SIGPIPE_IGNORED;
     }
+    // Where it is ignored children are nobody's: how they ended could not be asked.
+    if signal_is_ignored(libc::SIGCHLD) {
+        found |= SIGCHLD_IGNORED;
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    }
     INHERITED.store(found, Relaxed);
 }
 
-fn signal_is_ignored(signal: c_int) -> bool {
+pub fn signal_is_ignored(signal: c_int) -> bool {
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         libc::sigaction(signal, ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
@@ -52,6 +58,9 @@ fn inherited_restore() {
     let disposition = if found & SIGPIPE_IGNORED != 0 { libc::SIG_IGN } else { libc::SIG_DFL };
     unsafe {
         libc::signal(libc::SIGPIPE, disposition);
+        if found & SIGCHLD_IGNORED != 0 {
+            libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+        }
         (0..3).filter(|file| found & (1 << file) != 0).for_each(|file| {
             libc::close(file);
         });
@@ -220,8 +229,7 @@ static LAST_WORDS: OnceLock<Vec<u8>> = OnceLock::new();
 
 extern "C" fn signal_hand_on(signal: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
     let child = CHILD.load(Relaxed);
-    let from_kernel = unsafe { (*info).si_code } == libc::SI_KERNEL;
-    if child > 0 && !from_kernel {
+    if child > 0 && !(unsafe { (*info).si_code } == libc::SI_KERNEL && goes_to_both(signal)) {
         unsafe { libc::kill(child, signal) };
     }
     if child == 0 && ENDING.contains(&signal) && HURRIED.swap(true, Relaxed) {
@@ -235,11 +243,24 @@ extern "C" fn signal_hand_on(signal: c_int, info: *mut libc::siginfo_t, _context
     }
 }
 
+/// What the kernel sends to us it sends to the program, too, being of our process group; but not an alarm, which we keep from before,
+/// nor that the terminal is gone, where that is told to the session's leader alone.
+fn goes_to_both(signal: c_int) -> bool {
+    let is_leader = || unsafe { libc::getsid(0) == libc::getpid() };
+    signal != libc::SIGALRM && !(signal == libc::SIGHUP && is_leader())
+}
+
 /// For who has work that takes a while when the program has ended: a signal then says that this is to be short
 /// (`is_hurried`); a second one ends us, with these words on standard error.
 pub fn hurry_on_signals(last_words: Vec<u8>) {
     let _ = LAST_WORDS.set(last_words);
     IS_TO_HURRY.store(true, Relaxed);
+}
+
+/// The same for who has no program, and begins that work now.
+pub fn hurry_from_now(last_words: Vec<u8>) {
+    hurry_on_signals(last_words);
+    handlers_install();
 }
 
 pub fn is_hurried() -> bool {

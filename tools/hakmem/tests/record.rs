@@ -12,6 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -53,6 +54,32 @@ fn a_running_process_is_recorded_and_left_as_it_was() {
     let (_, same, _) = output(&mut hakmem(&["diff", text(&file), text(&again)]));
     assert!(same.contains("2 places") && !same.lines().any(|line| line.starts_with("* ")), "{same}");
     fs::remove_dir_all(&folder).unwrap();
+}
+
+/// What is left then waits here for a reader of the profile.
+#[test]
+fn a_second_signal_ends_the_command_when_the_recording_is_over() {
+    let folder = folder("over");
+    let process = Sleeper::with(Some(publishing()), &[]);
+    let pipe = folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let arguments = ["record", "-p", &process.pid(), "--seconds", "1", "-o", text(&pipe)];
+    let mut child = hakmem(&arguments).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(2500));
+    for _ in 0..2 {
+        unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    for _ in 0..100 {
+        if let Some(status) = child.try_wait().unwrap() {
+            assert_eq!(status.signal(), Some(libc::SIGTERM));
+            fs::remove_dir_all(&folder).unwrap();
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    child.kill().unwrap();
+    panic!("it still waits");
 }
 
 /// Their allocations are not in this recording's sums.

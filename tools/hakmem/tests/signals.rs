@@ -224,7 +224,10 @@ fn a_signal_after_the_program_s_end_loses_no_report_and_a_second_one_ends_the_co
         let said = String::from_utf8_lossy(&output.stderr);
         if signals == 1 {
             assert_eq!(output.status.code(), Some(42), "{said}");
-            assert!(said.starts_with("hakmem: no report from the library: the program ended by _exit"), "{said}");
+            assert!(
+                said.starts_with("hakmem: no report from the library: the program ended by _exit"),
+                "{said}"
+            );
             assert_eq!(said.lines().count(), 1, "{said}");
             assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
         } else {
@@ -253,6 +256,72 @@ fn listener_of(path: &Path) -> i32 {
     let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let is_it = |pid: &i32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == path);
     numbers.find(is_it).expect("the listener runs")
+}
+
+/// Who ignores SIGCHLD hands that on by exec; children's ends are then the kernel's own affair.
+#[test]
+fn an_ignored_sigchld_loses_neither_the_status_nor_the_report() {
+    let folder = folder("sigchld");
+    let path = program(
+        &folder,
+        "state",
+        "#include <signal.h>\nint main(void) { struct sigaction a; sigaction(SIGCHLD, 0, &a); return a.sa_handler == SIG_IGN ? 3 : 4; }\n",
+    );
+    for way in WAYS {
+        let mut command = with(way, &[path.to_str().unwrap()]);
+        unsafe {
+            command.pre_exec(|| {
+                libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+                Ok(())
+            });
+        }
+        let (code, _, stderr) = output(&mut command);
+        assert_eq!(code, Some(3), "{way:?}: the program ignores it as before; {stderr}");
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// An alarm stays with the process that asked for it, over exec: it was meant for the program.
+#[test]
+fn an_alarm_from_before_ends_the_program() {
+    for way in WAYS {
+        let mut command = with(way, &["sleep", "30"]);
+        unsafe {
+            command.pre_exec(|| {
+                libc::alarm(1);
+                Ok(())
+            });
+        }
+        let status = command.stderr(Stdio::null()).status().unwrap();
+        assert_eq!(status.signal(), Some(libc::SIGALRM), "{way:?}");
+    }
+}
+
+/// A terminal that goes away says so to the session's leader alone, and to the others when that one ends.
+#[test]
+fn a_terminal_that_goes_away_ends_the_program_of_a_leader() {
+    let (mut terminal, mut ours) = (0, 0);
+    let null = std::ptr::null_mut();
+    assert_eq!(unsafe { libc::openpty(&mut terminal, &mut ours, null, null.cast(), null.cast()) }, 0);
+    let mut command = hakmem(&["run", "--report", "--", "sleep", "30"]);
+    unsafe {
+        libc::fcntl(terminal, libc::F_SETFD, libc::FD_CLOEXEC);
+        command.pre_exec(move || {
+            libc::setsid();
+            libc::ioctl(ours, libc::TIOCSCTTY, 0);
+            libc::close(ours);
+            Ok(())
+        });
+    }
+    let mut child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    unsafe {
+        libc::close(ours);
+        libc::close(terminal);
+    }
+    let begun = Instant::now();
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGHUP));
+    assert!(begun.elapsed() < Duration::from_secs(20));
 }
 
 #[test]

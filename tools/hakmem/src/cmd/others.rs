@@ -3,6 +3,7 @@
 //!
 //! Rule: a dump is whole when it has its name, and is counted once. What guarded blocks left is kept: it is told at the end.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -23,11 +24,11 @@ impl Others {
         const STEP: Duration = Duration::from_millis(500);
         let (end, ended) = channel();
         let taken_away = move || {
-            let mut count = 0;
+            let mut of = HashSet::new(); // a process may leave more than one
             while ended.recv_timeout(STEP) == Err(RecvTimeoutError::Timeout) {
-                count += take_away(&folder, pid);
+                of.extend(take_away(&folder, pid));
             }
-            count
+            of.len() as u64
         };
         let count = std::thread::Builder::new().spawn(taken_away).ok()?;
         Some(Others { end, count })
@@ -40,11 +41,14 @@ impl Others {
     }
 }
 
-fn take_away(folder: &Path, pid: u32) -> u64 {
-    let is_others = |name: &OsStr| dump_name(name).is_some_and(|(of, reason)| of != pid && reason != "guard");
+/// Whose they were.
+fn take_away(folder: &Path, pid: u32) -> Vec<u32> {
+    let others = |name: &OsStr| {
+        dump_name(name).filter(|(of, reason)| *of != pid && *reason != "guard").map(|(of, _)| of)
+    };
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let others = entries.filter(|entry| is_others(&entry.file_name()));
-    others.filter(|entry| fs::remove_file(entry.path()).is_ok()).count() as u64
+    let found = entries.filter_map(|entry| others(&entry.file_name()).map(|of| (of, entry.path())));
+    found.filter(|(_, path)| fs::remove_file(path).is_ok()).map(|(of, _)| of).collect()
 }
 
 /// PROGRAM.PID.REASON.hakdump, as the library calls its files.
@@ -84,6 +88,7 @@ mod tests {
         for number in 10..20 {
             put(&format!("cc.{number}.exit.hakdump"));
         }
+        put("cc.10.resident.hakdump"); // of one that is counted already
         let count = || fs::read_dir(&folder).unwrap().count();
         for _ in 0..100 {
             if count() == 4 {

@@ -4,6 +4,7 @@
 //! is never stopped, and goes on as before when this command ends, however it ends.
 
 use crate::output::{self, Output};
+use crate::process;
 use crate::profile::file;
 use crate::profile::model::Profile;
 use crate::recording::attach::{Attached, State, Taken};
@@ -96,7 +97,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
     // Before we begin: whatever signal comes, what we began ends.
     let ended = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM] {
+    let signals = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM];
+    for signal in signals.into_iter().filter(|signal| !process::signal_is_ignored(*signal)) {
         let _ = signal_hook::flag::register(signal, ended.clone());
     }
     let (start_ns, start_realtime_ns) = (subject::now_ns(), subject::realtime_ns());
@@ -108,6 +110,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     // Also after a failure: what we began ends with us.
     let is_ours = !was_on && watched.as_ref().map_or(true, |watched| watched.last == State::On);
     let stopped = if is_ours { attached.stop() } else { Ok(Taken::Yes) };
+    // From here on nothing of ours is on: a signal has us do without names, a second one ends us.
+    process::hurry_from_now(b"hakmem: ended; nothing is written\n".to_vec());
     let Watched { mut moment, mut ticks, last } = watched?;
     let is_empty =
         !was_on && moment.tables.published.is_on == 0 && moment.tables.published.start_ns < start_ns;

@@ -12,6 +12,7 @@ use crate::profile::file;
 use crate::recording::guards;
 use crate::stats::Stats;
 use crate::text::{self, Failure};
+use std::collections::HashSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{DirEntry, Permissions};
 use std::io::Read;
@@ -208,10 +209,11 @@ impl ReportFolder {
     ) {
         let with_children = is_of_each(path);
         let mut has_own = false;
+        let mut left = HashSet::new(); // a process may leave more than one
         for name in self.names() {
             let Some((pid, reason)) = dump_name(&name) else { continue };
             if pid != outcome.pid && !with_children {
-                left_count += 1;
+                left.insert(pid);
                 continue;
             }
             let mut to = path_with_pid(path.as_os_str(), pid).into_os_string();
@@ -246,6 +248,7 @@ impl ReportFolder {
             };
             line.iter().for_each(|line| text::line_to_stderr(&format!("hakmem: {line}")));
         }
+        left_count += left.len() as u64;
         if left_count > 0 {
             let children = text::counted(left_count, "other process", "other processes");
             text::line_to_stderr(&format!(

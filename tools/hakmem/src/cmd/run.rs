@@ -98,7 +98,7 @@ pub fn run(arguments: &Arguments, flags: &[(&'static OptionRow, String)]) -> Res
     let mut folder = ReportFolder::make()?;
     let place = text::quote(&folder.path);
     process::hurry_on_signals(format!("hakmem: ended; what was written stays in {place}\n").into_bytes());
-    let wanted = env::var_os("HAKMEM_REPORT");
+    let wanted = env::var_os("HAKMEM_REPORT").filter(|path| !path.is_empty()); // empty is unset
     changes.push(("HAKMEM_REPORT".to_owned(), folder.pattern()));
     if arguments.record.is_some() {
         changes.push(("HAKMEM_RECORD".to_owned(), folder.pattern_of_dumps()));
@@ -199,10 +199,11 @@ impl Reported {
 pub fn run_reported(command: &[OsString], more: &[(&str, &str)]) -> Result<Reported, Failure> {
     let library = library::find()?;
     let program = process::program_find(&command[0])?;
-    let obstacle = obstacle_to_preload(&program, &library);
+    let is_linked = is_linked(&program);
+    let obstacle = obstacle_to_preload(&program, &library).filter(|_| !is_linked);
     let folder = ReportFolder::make()?;
     let mut changes = vec![("HAKMEM_REPORT".to_owned(), folder.pattern())];
-    changes.extend(preload_change(&library, obstacle.as_ref()));
+    changes.extend(preload_change(&library, obstacle.as_ref()).filter(|_| !is_linked));
     let place = folder.path.display().to_string().replace('%', "%%");
     changes.extend(more.iter().map(|(name, value)| ((*name).to_owned(), value.replace("%f", &place).into())));
     let outcome = launch(program, command, &changes)?.wait()?;

@@ -83,7 +83,7 @@ pub struct Recording {
     pub threadless_count: u64,
     /// The recording began after the program did: older blocks are not in it.
     pub is_attached: bool,
-    /// Why it was written: "record", "dump", "exit", "resident", "limit".
+    /// Why it was written: "record", "dump", "exit", "resident", "shortage", "request", "guard".
     pub reason: String,
     /// A block freed within this time of its allocation is temporary.
     pub temporary_us_max: u64,

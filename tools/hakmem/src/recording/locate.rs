@@ -9,6 +9,9 @@ use crate::text::{self, Failure};
 use object::Endianness::Little;
 use object::elf;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// The address of the published struct, or one line that says why there is none.
 pub fn published_address(process: &Process) -> Result<u64, Failure> {
@@ -19,6 +22,7 @@ pub fn published_address(process: &Process) -> Result<u64, Failure> {
 pub fn symbol_address(process: &Process, name: &[u8]) -> Result<u64, Failure> {
     let mappings = process.mappings()?;
     let exe = std::fs::read_link(format!("/proc/{}/exe", process.pid)).unwrap_or_default();
+    let exe = undeleted(exe);
     let rank = |mapping: &Mapping| match () {
         () if library::is_ours(&mapping.path) => 0,
         () if mapping.path == exe => 1,
@@ -53,6 +57,14 @@ pub fn symbol_address(process: &Process, name: &[u8]) -> Result<u64, Failure> {
         }
         _ => format!("process {pid} runs without hakmem; start it with `hakmem run -- PROGRAM`"),
     }))
+}
+
+/// As the mappings have it, where the file was replaced since.
+fn undeleted(path: PathBuf) -> PathBuf {
+    match path.as_os_str().as_bytes().strip_suffix(b" (deleted)") {
+        Some(name) => PathBuf::from(OsStr::from_bytes(name)),
+        None => path,
+    }
 }
 
 fn read<const N: usize>(memory: &dyn Memory, address: u64) -> Option<[u8; N]> {

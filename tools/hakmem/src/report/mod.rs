@@ -17,7 +17,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 mod graph;
 #[cfg(test)]
@@ -55,7 +55,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let profile = crate::profile::file::read(&arguments.file)?;
     let path = arguments.output.clone().unwrap_or_else(|| match arguments.file.as_path() == STREAM {
         true => PathBuf::from(STREAM),
-        false => arguments.file.with_extension("html"),
+        false => page_beside(&arguments.file),
     });
     let output = Output::open_beside(&path, std::slice::from_ref(&arguments.file))?;
     output.write(page(&profile).as_bytes())?;
@@ -63,6 +63,30 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         println!("{}", path.display());
     }
     Ok(0)
+}
+
+/// What is behind the last point may be the process's number.
+fn page_beside(file: &Path) -> PathBuf {
+    let ends = ["hakprof", "hakdump", "html"];
+    if file.extension().is_some_and(|extension| ends.iter().any(|end| extension == *end)) {
+        return file.with_extension("html");
+    }
+    let mut name = file.as_os_str().to_owned();
+    name.push(".html");
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+#[test]
+fn pages_of_two_profiles_have_two_names() {
+    for (file, page) in [
+        ("a.hakprof", "a.html"),
+        ("a.7.exit.hakdump", "a.7.exit.html"),
+        ("a", "a.html"),
+        ("a.17", "a.17.html"),
+    ] {
+        assert_eq!(page_beside(Path::new(file)), Path::new(page));
+    }
 }
 
 /// What the template is given.

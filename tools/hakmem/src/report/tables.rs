@@ -379,8 +379,9 @@ pub fn facts(profile: &Profile) -> Vec<(&'static str, String)> {
     let reason = match recording.reason.as_str() {
         "exit" => "at the program's end",
         "resident" => "because resident memory passed a threshold",
-        "limit" => "before a memory limit was reached",
-        "dump" => "on request",
+        "shortage" => "because an allocation was about to fail",
+        "guard" => "because a guarded block was misused",
+        "dump" | "request" => "on request",
         _ => "at the recording's end",
     };
     facts.push(("Written", format!("{reason}, by hakmem {} of library {}", profile.tool, profile.library)));
@@ -408,7 +409,10 @@ pub fn facts(profile: &Profile) -> Vec<(&'static str, String)> {
         .filter(|setting| !setting.is_default)
         .map(|setting| format!("{}={}", setting.name, setting.value))
         .collect();
-    facts.push(("Options", if own.is_empty() { "all as they come".to_owned() } else { own.join(", ") }));
+    // Dumps do not say.
+    if !profile.settings.is_empty() {
+        facts.push(("Options", if own.is_empty() { "all as they come".to_owned() } else { own.join(", ") }));
+    }
     facts.push(("Temporary", format!("freed within {}", duration_us(recording.temporary_us_max))));
     facts
 }

@@ -70,6 +70,9 @@ impl Symbols {
 
     pub fn quality(&mut self, mapped: &Mapped) -> Quality {
         let build_id = mapped.build_id.clone();
+        if process::is_hurried() && !self.images.contains_key(&key(mapped)) {
+            return Quality { build_id, ..Quality::default() };
+        }
         match self.image(mapped) {
             Some(image) => image.quality(),
             None => Quality { build_id, ..Quality::default() },

@@ -71,7 +71,9 @@ pub fn draw(frame: &mut Frame, state: &State, looks: Looks) {
                 Panel::Counters => counters_draw(frame, table, state, looks),
             }
         }
-        None if state.has_ended => say(frame, table, "The process has ended. q quits."),
+        None if state.has_ended => {
+            say(frame, table, "The process has ended, or runs without hakmem now. q quits.")
+        }
         None if state.open.is_some() => say(frame, table, "Looking at the process ..."),
         None => processes_draw(frame, table, state, looks),
     }

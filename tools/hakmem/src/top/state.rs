@@ -167,7 +167,7 @@ impl State {
             self.seen = seen;
         }
         if let (Some(pid), true, None) = (self.open, was_shown, self.shown()) {
-            self.say(format!("process {pid} has ended"));
+            self.say(format!("process {pid} has ended, or runs without hakmem now"));
             self.has_ended = self.is_only;
             self.open = self.open.filter(|_| self.is_only);
         }
@@ -399,7 +399,7 @@ pub mod tests {
         let left = state.seen.iter().filter(|seen| seen.pid != 4711).cloned().collect();
         state.renew(left);
         assert_eq!(state.open, None);
-        assert_eq!(state.message, "process 4711 has ended");
+        assert_eq!(state.message, "process 4711 has ended, or runs without hakmem now");
     }
 
     #[test]

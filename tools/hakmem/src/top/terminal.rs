@@ -37,7 +37,8 @@ impl Screen {
     /// The shell's until we are continued.
     pub fn suspend(&mut self) -> io::Result<()> {
         give_back();
-        let _ = signal_hook::low_level::emulate_default_handler(SIGTSTP);
+        // By the signal itself: where no shell waits for us the kernel does not stop us by it.
+        let _ = signal_hook::low_level::raise(SIGTSTP);
         begin()?;
         self.terminal.clear()
     }

@@ -65,7 +65,10 @@ fn watch(only: Option<u32>, mut interval: Duration, wanted: &Receiver<Want>, tel
                 (only, detailed) = (new_only, new_detailed);
                 next = Instant::now();
             }
-            Ok(Want::Interval(new)) => interval = new,
+            Ok(Want::Interval(new)) => {
+                interval = new;
+                next = next.min(Instant::now() + interval);
+            }
             Ok(Want::Record(pid, is_on)) => {
                 let said = looker.record(pid, is_on).unwrap_or_else(|failure| failure.line);
                 let _ = tell.send(News::Said(said));
