@@ -48,7 +48,11 @@ def main():
     wheels = [line.strip() for line in done.stdout.splitlines() if line.strip().endswith(".whl")]
     if done.returncode != 0 or not wheels:
         sys.exit(f"{done.stdout}wheel: hatchling failed (exit {done.returncode})")
-    print(os.path.join(out, os.path.basename(wheels[-1])))
+    wheel = os.path.basename(wheels[-1])
+    for name in os.listdir(out):  # of other versions: pip takes one of a name
+        if name.startswith("hakmem-") and name.endswith(".whl") and name != wheel:
+            os.remove(os.path.join(out, name))
+    print(os.path.join(out, wheel))
 
 
 main()

@@ -49,6 +49,9 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     println!("cargo::rerun-if-changed={}", root.join("src").display());
     println!("cargo::rerun-if-changed={}", root.join("include").display());
+    for name in ["CC", "CXX", "AR", "CFLAGS", "CXXFLAGS"] {
+        println!("cargo::rerun-if-env-changed={name}");
+    }
     println!("cargo::metadata=include={}", root.join("include").display());
     target_check();
 

@@ -123,7 +123,7 @@ static struct place place_of(const void *address) {
 static HAK_COLD __attribute__((noreturn)) void say_and_abort(struct hak_text *text, const void *block, bool frees) {
     hak_text_char(text, '\n');
     hak_text_end_line(text);
-    hak_os_write(2, text->at, hak_text_held(text));
+    hak_os_note(2, text->at, hak_text_held(text));
     hak_front_watched_misused(block, frees);
     hak_os_abort();
 }

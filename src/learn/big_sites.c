@@ -43,10 +43,15 @@ static void give_one(const struct hak_big_known *known, void *context) {
     giving->put(&site, giving->context);
 }
 
-static bool give(void (*put)(struct hak_policy_site *site, void *context), void *context) {
+static uint64_t sum_put(void (*put)(struct hak_policy_site *site, void *context), void *context) {
     struct giving giving = { put, context, 0 };
     hak_big_each(give_one, &giving);
-    return giving.sum != sum_read;
+    return giving.sum;
 }
 
-const struct hak_policy_room hak_big_sites = { take, give };
+static bool give(void (*put)(struct hak_policy_site *site, void *context), void *context) { return sum_put(put, context) != sum_read; }
+
+static void put_nothing(struct hak_policy_site *site, void *context) { (void)site, (void)context; }
+static void note(void) { sum_read = sum_put(put_nothing, NULL); }
+
+const struct hak_policy_room hak_big_sites = { take, give, note };

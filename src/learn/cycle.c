@@ -27,6 +27,12 @@ enum {
 #define NOISE_WANTED 0.08
 enum { NOISE_DUELS = 6, WINDOW_TIMES_MAX = 64 };
 
+/* Duels that cannot be brought to their end are no reason to have anything but the usual choice in force: after so many in a row it is, for
+ * 2, 4, 8 .. windows. */
+enum { SPOILT_FEW = 1, SPOILT_MAX = 8 };
+
+enum { CHECK_RUNS = 16 }; /* each such run puts what files froze long ago on trial again: the load may be another */
+
 /* CUSUM (Page 1954) in standard deviations: drift forgiven, and alarm. Means are over 1,000 looks between false alarms at 5; a
  * program's seconds are not independent, hence 10. */
 #define CUSUM_FORGIVEN 0.75
@@ -77,8 +83,10 @@ static void freeze(struct hak_cycle *cycle, unsigned strategy, enum hak_reason r
     cycle->stay_ms = again ? 2 * cycle->stay_ms : STAY_MS / cycle->hurry;
     if (cycle->stay_ms > STAY_MS_MAX) cycle->stay_ms = STAY_MS_MAX;
     cycle->chosen = cycle->strategy = (uint8_t)strategy;
+    if (strategy == 0) cycle->claimed = cycle->claimed_error = 0, cycle->claimed_duels = 0; /* those were another's */
     cycle->frozen_ms = now;
     memset(&cycle->watched, 0, sizeof cycle->watched);
+    cycle->rest = cycle->spoilt = 0;
     change(cycle, HAK_STAGE_FROZEN, reason, one, two, now);
 }
 
@@ -132,6 +140,8 @@ static double duel_score(const double cost[4], unsigned order) { /* the inner pa
     return order ? -score : score;
 }
 
+static double duel_apart(const double cost[4]) { return hak_abs(cost[1] - cost[0] - cost[2] + cost[3]) / 2; } /* its halves */
+
 static bool trial_window(struct hak_trial *trial, const struct hak_measure *window) {
     unsigned who = trial_is_champion(trial);
     if (!trial->is_twin) {
@@ -146,8 +156,8 @@ static bool trial_window(struct hak_trial *trial, const struct hak_measure *wind
     double gain = duel_score(trial->cost, trial->order);
     if (trial->is_twin) {
         hak_mean_add(&trial->twin, gain);
-    } else if (hak_abs(gain) < 1) { /* else the load jumped within the duel */
-        hak_mean_add(&trial->gain, gain);
+    } else if (hak_abs(gain) < 1 || duel_apart(trial->cost) < hak_abs(gain) / 4) { /* else the load jumped within the duel */
+        hak_mean_add(&trial->gain, gain > 1 ? 1 : gain < -1 ? -1 : gain);
         hak_mean_add(&trial->time_change, -duel_score(trial->time, trial->order));
         hak_mean_add(&trial->dear_change, -duel_score(trial->dear, trial->order));
     }
@@ -177,6 +187,10 @@ static void trial_failed(struct hak_cycle *cycle, enum hak_reason reason, int64_
     change(cycle, HAK_STAGE_LEARN, reason, one, two, now);
 }
 
+/* So many errors of a mean are exceeded by chance in one of eighty: two and a half, and of few duels more, their error being guessed itself (about
+ * Student's t; with 2.5 at four duels a tenth of the good ones was refused). */
+static double few_errors(const struct hak_mean *mean) { return 2.5 * (1 + 3 / (mean->n > 3 ? mean->n - 1.5 : 1.5)); }
+
 static void trial_judge(struct hak_cycle *cycle, uint64_t now) {
     const struct hak_trial *trial = &cycle->trial;
     double gain = trial->gain.mean, error = hak_mean_error(&trial->gain);
@@ -196,7 +210,7 @@ static void trial_judge(struct hak_cycle *cycle, uint64_t now) {
     bool long_enough = now - trial->begin_ms >= TRIAL_MS / cycle->hurry || trial->phases >= 2;
     if (trial->gain.n < TRIAL_DUELS || trial->twin.n < TRIAL_TWINS || !long_enough) return;
     /* at its end */
-    if (hak_abs(twin) > TWIN_MAX && hak_abs(twin) > 2.5 * twin_error)
+    if (hak_abs(twin) > TWIN_MAX && hak_abs(twin) > few_errors(&trial->twin) * twin_error)
         trial_failed(cycle, HAK_REASON_trial_noise, millionths(twin), millionths(twin_error), now);
     else if (gain < cycle->claimed / 2 || gain - error < 0)
         trial_failed(cycle, HAK_REASON_trial_cost, millionths(gain), millionths(cycle->claimed), now);
@@ -279,15 +293,19 @@ static void frozen_window(struct hak_cycle *cycle, const struct hak_measure *win
     }
     if (w->returned_bytes >= 64 << 20) {
         w->returns_bad = w->retouched_bytes * 5 > w->returned_bytes ? w->returns_bad + 1 : 0;
-        if (w->returns_bad >= 3)
+        if (w->returns_bad >= 3) {
             hak_cycle_wake(cycle, HAK_REASON_touched_again, (int64_t)(w->returned_bytes >> 10),
                            (int64_t)(w->retouched_bytes >> 10), now);
+            return;
+        }
         w->returned_bytes = w->retouched_bytes = 0;
     }
     if (each_live > 0) {
         w->memory_bad = each_live > 1.5 * w->memory_each_live ? w->memory_bad + 1 : 0;
-        if (w->memory_bad >= 3)
+        if (w->memory_bad >= 3) {
             hak_cycle_wake(cycle, HAK_REASON_memory_grew, (int64_t)(1000 * w->memory_each_live), (int64_t)(1000 * each_live), now);
+            return;
+        }
     }
     if (window->thread_count >= 2 * w->threads && window->thread_count >= 4)
         hak_cycle_wake(cycle, HAK_REASON_threads_doubled, (int64_t)w->threads, (int64_t)window->thread_count, now);
@@ -318,8 +336,9 @@ void hak_cycle_resume(struct hak_cycle *cycle, unsigned strategy, enum hak_stage
     cycle->claimed_error = error;
     cycle->claimed_duels = duels;
     if (cycle->tournament.rival[strategy].state == HAK_RIVAL_BARRED && strategy) return; /* the user decides where it differs */
-    if (stage == HAK_STAGE_CANARY) cycle->candidate = (uint8_t)strategy;
-    if (stage == HAK_STAGE_FROZEN) freeze(cycle, strategy, HAK_REASON_policy_read, duels, runs, now_ms);
+    cycle->is_check = stage == HAK_STAGE_FROZEN && strategy && cycle->policy == HAK_EVO_AUTO && runs % CHECK_RUNS == CHECK_RUNS - 1;
+    if (stage == HAK_STAGE_CANARY || cycle->is_check) cycle->candidate = (uint8_t)strategy;
+    else if (stage == HAK_STAGE_FROZEN) freeze(cycle, strategy, HAK_REASON_policy_read, duels, runs, now_ms);
 }
 
 void hak_cycle_inherit(struct hak_cycle *cycle, unsigned strategy, uint64_t now_ms) {
@@ -342,25 +361,41 @@ void hak_cycle_begin(struct hak_cycle *cycle, uint64_t now_ms) {
     }
 }
 
+/* Whose turn it is in the duel. */
+static void turn(struct hak_cycle *cycle) {
+    if (cycle->stage == HAK_STAGE_LEARN) cycle->strategy = (uint8_t)hak_tournament_now(&cycle->tournament);
+    if (cycle->stage == HAK_STAGE_CANARY)
+        cycle->strategy = (uint8_t)(trial_is_champion(&cycle->trial) ? cycle->trial.champion : 0);
+}
+
 void hak_cycle_window(struct hak_cycle *cycle, const struct hak_measure *window, uint64_t live_bytes, uint64_t now_ms) {
     if (cycle->stage == HAK_STAGE_FROZEN) {
         frozen_window(cycle, window, live_bytes, now_ms);
+    } else if (cycle->rest) { /* under the usual choice */
+        if (--cycle->rest == 0) turn(cycle);
     } else if (cycle->stage == HAK_STAGE_LEARN) {
-        if (hak_tournament_window(&cycle->tournament, window->cost)) learn_judge(cycle, now_ms);
+        if (hak_tournament_window(&cycle->tournament, window->cost)) {
+            cycle->spoilt = 0;
+            learn_judge(cycle, now_ms);
+        }
         if (cycle->stage == HAK_STAGE_LEARN) cycle->strategy = (uint8_t)hak_tournament_now(&cycle->tournament);
     } else if (cycle->stage == HAK_STAGE_CANARY) {
-        if (trial_window(&cycle->trial, window)) trial_judge(cycle, now_ms);
+        if (trial_window(&cycle->trial, window)) {
+            cycle->spoilt = 0;
+            trial_judge(cycle, now_ms);
+        }
         if (cycle->stage == HAK_STAGE_CANARY)
             cycle->strategy = (uint8_t)(trial_is_champion(&cycle->trial) ? cycle->trial.champion : 0);
     }
 }
 
 void hak_cycle_spoilt(struct hak_cycle *cycle) {
-    hak_tournament_spoilt(&cycle->tournament);
-    cycle->trial.step = 0;
-    if (cycle->stage == HAK_STAGE_LEARN) cycle->strategy = (uint8_t)hak_tournament_now(&cycle->tournament);
-    if (cycle->stage == HAK_STAGE_CANARY)
-        cycle->strategy = (uint8_t)(trial_is_champion(&cycle->trial) ? cycle->trial.champion : 0);
+    if (cycle->tournament.stage != HAK_TOURNAMENT_OVER) hak_tournament_pair(&cycle->tournament); /* drawn anew */
+    trial_pair(&cycle->trial);
+    cycle->spoilt += cycle->spoilt < SPOILT_MAX;
+    if (cycle->spoilt > SPOILT_FEW) cycle->rest = 1u << (cycle->spoilt - SPOILT_FEW);
+    if (cycle->rest) cycle->strategy = cycle->chosen;
+    else turn(cycle);
 }
 
 void hak_cycle_bar(struct hak_cycle *cycle, uint32_t barred, uint64_t now_ms) {
@@ -368,7 +403,7 @@ void hak_cycle_bar(struct hak_cycle *cycle, uint32_t barred, uint64_t now_ms) {
     for (unsigned i = 1; i < t->count; i++)
         if ((barred >> i & 1) && t->rival[i].state != HAK_RIVAL_BARRED) hak_tournament_bar(t, i);
     if (cycle->stage == HAK_STAGE_CANARY && (barred >> cycle->trial.champion & 1)) learn(cycle, HAK_REASON_asked, 0, 0, now_ms);
-    if (cycle->stage == HAK_STAGE_LEARN) cycle->strategy = (uint8_t)hak_tournament_now(t);
+    if (cycle->stage == HAK_STAGE_LEARN && !cycle->rest) cycle->strategy = (uint8_t)hak_tournament_now(t);
 }
 
 void hak_cycle_wake(struct hak_cycle *cycle, enum hak_reason reason, int64_t one, int64_t two, uint64_t now_ms) {

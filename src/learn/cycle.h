@@ -69,11 +69,14 @@ struct hak_watched {
 struct hak_cycle {
     uint8_t stage, policy, strategy, chosen; /* in force now; chosen when last frozen */
     uint8_t candidate; /* on trial when an earlier run ended; 0: none */
+    uint8_t is_check;  /* candidate was frozen by earlier runs */
+    uint8_t spoilt;    /* duels in a row that were not brought to their end */
     uint8_t window_times; /* windows are this many times their least length, because duels were too noisy */
     uint32_t hurry;
     uint64_t start_ms, frozen_ms, stay_ms;
     double claimed, claimed_error; /* the gain that LEARN found; the error */
     uint32_t claimed_duels, changes;
+    uint32_t rest;     /* windows still under the usual choice, because duels were spoilt */
     struct hak_tournament tournament;
     struct hak_trial trial;
     struct hak_watched watched;
@@ -98,7 +101,7 @@ void hak_cycle_begin(struct hak_cycle *cycle, uint64_t now_ms);
  * window is what was seen since the last look, about a second; live_bytes 0 where nobody counted. */
 void hak_cycle_window(struct hak_cycle *cycle, const struct hak_measure *window, uint64_t live_bytes, uint64_t now_ms);
 
-/* What was measured of the duel in progress cannot be used. */
+/* What was measured of the duel in progress cannot be used: another is drawn. After two in a row what was chosen last is in force for some windows. */
 void hak_cycle_spoilt(struct hak_cycle *cycle);
 
 /* Strategies that the user's settings have made equal to others (bits): they take no part any more. */

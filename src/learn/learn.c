@@ -44,7 +44,7 @@ static struct {
     hak_atomic_u32 sites_known;
     /* under the lock: */
     uint32_t applied, pid;
-    bool is_begun, is_paused, is_open;
+    bool is_begun, is_paused, is_open, is_near_limit;
     uint32_t looks;
     uint64_t start_ms, limit_ms, limit_bytes, pins;
     double pace;              /* ms that usually pass for a byte handed out */
@@ -99,7 +99,7 @@ static void cycle_make(uint64_t now) {
     hak_cycle_start(&learn.cycle, evo_policy, HAK_STRATEGY_COUNT, plays, controls, (uint32_t)HAK_OPT(learn_hurry), seed_make(), now);
     learn.start_ms = now ? now : 1;
     hak_store_relaxed(&learn.epoch, hak_load_relaxed(&hak_epoch));
-    learn.is_begun = learn.is_paused = learn.is_open = false;
+    learn.is_begun = learn.is_paused = learn.is_open = learn.is_near_limit = false;
     learn.limit_ms = learn.looks = 0;
     if (hak_learn_on_shown) hak_learn_on_shown(&hak_learn_shown, sizeof hak_learn_shown);
     learn.pace = 0;
@@ -114,13 +114,18 @@ static void child_begins(uint64_t now) {
     learn.applied = HAK_STRATEGY_COUNT; /* whatever the knobs stand at */
     apply(learn.cycle.strategy);
     hak_shown_reset();
+    hak_policy_forked();
+    hak_spare_forget();
     shown_write(now);
 }
 
 static bool is_calm(uint64_t now) {
     uint64_t forked = hak_load_relaxed(&learn.fork_ms);
     if (forked && now - forked < hurried(AFTER_FORK_MS)) return false;
-    return learn.limit_bytes == SIZE_MAX || learn.last.resident_bytes < learn.limit_bytes / 8 * 7;
+    if (learn.limit_bytes == SIZE_MAX) return true;
+    /* once near it it has to be further off, or a rival would be tried at each turn */
+    learn.is_near_limit = learn.last.resident_bytes >= learn.limit_bytes / 8 * (learn.is_near_limit ? 6 : 7);
+    return !learn.is_near_limit;
 }
 
 /* The user has set an option while the program runs: some strategies may be the same now. */
@@ -184,6 +189,7 @@ static void window_look(uint64_t now) {
     uint64_t cpu_us = (hurried(WINDOW_CPU_US) > 10000 ? hurried(WINDOW_CPU_US) : 10000) * learn.cycle.window_times;
     uint64_t visits = (hurried(WINDOW_VISITS) > 500 ? hurried(WINDOW_VISITS) : 500) * learn.cycle.window_times;
     hak_sums_read(&sums, now, true);
+    learn.last.resident_bytes = sums.resident_bytes;
     if (!learn.is_open) {
         learn.is_open = true;
         learn.opened = sums;
@@ -192,7 +198,7 @@ static void window_look(uint64_t now) {
     }
     uint64_t elapsed = now - learn.opened.time_ms;
     if (sums.cpu_us - learn.opened.cpu_us < cpu_us || sums.visits < learn.opened.visits + visits) {
-        if (elapsed > WINDOW_MS_MAX) { /* the program is idle: such a window says nothing */
+        if (elapsed > (uint64_t)WINDOW_MS_MAX * learn.cycle.window_times) { /* the program is idle: such a window says nothing */
             hak_cycle_spoilt(&learn.cycle);
             next_begins(now);
         } else {
@@ -229,7 +235,9 @@ static HAK_COLD void look(uint64_t now) {
         if (!learn.is_paused) hak_cycle_spoilt(&learn.cycle);
         learn.is_paused = true;
         learn.is_open = false;
-        learn.last.resident_bytes = 0; /* looked at anew */
+        struct hak_sums sums;
+        hak_sums_read(&sums, now, false);
+        learn.last.resident_bytes = sums.resident_bytes;
         apply(learn.cycle.chosen);
         due_in(now, hurried(PAUSE_MS));
         return;
@@ -327,10 +335,20 @@ static int policy_store(const char *path, bool always) {
 
 static bool is_on(void) { return __atomic_load_n(&hak_sweep_on_tick, __ATOMIC_RELAXED) == tick; }
 
+/* A window's end takes a microsecond, a file some milliseconds. */
+static bool lock_soon(void) {
+    enum { TURNS = 200 }; /* some 20 ms */
+    for (unsigned i = 0; i < TURNS; i++) {
+        if (lock_try()) return true;
+        hak_os_yield(i);
+    }
+    return false;
+}
+
 HAK_COLD void hak_learn_end(void) {
-    char path[HAK_OPTION_TEXT_BYTES + 128];
+    char path[HAK_OPTION_TEXT_BYTES + 256];
     if (hak_name_same(hak_options.evo_policy, "frozen")) return; /* who asks for that uses a file, and writes none */
-    if (!hak_options.policy[0] || !is_on() || !hak_policy_path(path, sizeof path) || !lock_try()) return;
+    if (!hak_options.policy[0] || !is_on() || !hak_policy_path(path, sizeof path) || !lock_soon()) return;
     int error = policy_store(path, false);
     unlock();
     if (!error || hak_command_is_over(path, error)) return;
@@ -342,17 +360,13 @@ HAK_COLD void hak_learn_end(void) {
 }
 
 HAK_EXPORT int hak_policy_save(const char *path) {
-    enum { TRIES = 1000 };
-    char named[HAK_OPTION_TEXT_BYTES + 128];
+    char named[HAK_OPTION_TEXT_BYTES + 256];
     if (!is_on()) return ENOTSUP;
     if (!path && (!hak_options.policy[0] || !hak_policy_path(named, sizeof named))) return ENOENT;
-    for (unsigned i = 0; i < TRIES; i++) {
-        if (!lock_try()) continue; /* a window's end takes a microsecond */
-        int error = policy_store(path ? path : named, true);
-        unlock();
-        return error == 0 ? 0 : error > -0x10000 ? -error : EINVAL;
-    }
-    return EBUSY;
+    if (!lock_soon()) return EBUSY;
+    int error = policy_store(path ? path : named, true);
+    unlock();
+    return error == 0 ? 0 : error > -0x10000 ? -error : EINVAL;
 }
 
 void hak_learn_json(struct hak_text *text, void (*row_end)(void *context), void *context) {

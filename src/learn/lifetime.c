@@ -393,6 +393,7 @@ void hak_lifetime_decide(void) {
     } else if (hak_load_relaxed(&hak_chunk_top) < GUESS_CHUNKS || hak_load_relaxed(&sampled_sum) < GUESS_SAMPLED ||
                hak_load_relaxed(&is_guess_refuted) || !decide_guessed(count)) {
         hak_store_relaxed(&stage, HAK_LIFETIME_TOGETHER);
+        hak_store_relaxed(&resting, 0); /* or growth would split them again */
         if (hak_exchange(&hak_split_classes, 0) != 0) hak_pools_tell();
     }
     if (hak_load_relaxed(&sampled_sum) > HALVE) halve(count);
@@ -492,7 +493,7 @@ static void policy_take(const struct hak_policy_site *site) {
     taught_sum += samples;
 }
 
-static bool policy_give(void (*put)(struct hak_policy_site *site, void *context), void *context) {
+static uint64_t known_put(void (*put)(struct hak_policy_site *site, void *context), void *context) {
     uint64_t known_sum = 0;
     unsigned count = hak_load_acquire(&row_count);
     for (unsigned i = 1; i < count; i++) {
@@ -508,11 +509,18 @@ static bool policy_give(void (*put)(struct hak_policy_site *site, void *context)
         };
         put(&site, context);
     }
-    return known_sum > taught_sum + taught_sum / 8;
+    return known_sum;
 }
 
+static bool policy_give(void (*put)(struct hak_policy_site *site, void *context), void *context) {
+    return known_put(put, context) > taught_sum + taught_sum / 8;
+}
+
+static void put_nothing(struct hak_policy_site *site, void *context) { (void)site, (void)context; }
+static void policy_note(void) { taught_sum = known_put(put_nothing, NULL); }
+
 void hak_learn_lifetime_start(void) {
-    static const struct hak_policy_room room = { policy_take, policy_give };
+    static const struct hak_policy_room room = { policy_take, policy_give, policy_note };
     if (HAK_OPT(disable_lifetimes) || HAK_OPT(minimal) || HAK_OPT(secure)) return; /* the last: its slabs are of another kind */
     hak_policy_room_set(HAK_POLICY_POOL, &room);
     __atomic_store_n(&hak_slab_on_death, on_death, __ATOMIC_RELAXED);

@@ -35,6 +35,11 @@ static struct {
 
 static const struct hak_policy_room *rooms[HAK_POLICY_KIND_COUNT];
 
+void hak_policy_forked(void) {
+    for (unsigned kind = 0; kind < HAK_POLICY_KIND_COUNT; kind++)
+        if (rooms[kind] && rooms[kind]->note) rooms[kind]->note();
+}
+
 void hak_policy_room_set(enum hak_policy_kind kind, const struct hak_policy_room *room) { rooms[kind] = room; }
 
 /* --- what is said --- */
@@ -298,6 +303,12 @@ static bool spare_fill(struct hak_policy *policy, const struct hak_cycle *cycle)
     return chosen != now;
 }
 
+/* Anything of strategies that the file did not say. What earlier runs froze stays so until the trial that looks at it again is over. */
+static bool has_learnt(const struct hak_cycle *cycle) {
+    bool is_checked = cycle->is_check && cycle->stage == HAK_STAGE_CANARY;
+    return cycle->tournament.windows > 0 || (cycle->trial.duels > 0 && !is_checked);
+}
+
 static bool policy_fill(struct hak_policy *policy, const struct hak_cycle *cycle) {
     const struct hak_tournament *t = &cycle->tournament;
     *policy = policy_state.read; /* what this run did not learn anew stays */
@@ -305,19 +316,21 @@ static bool policy_fill(struct hak_policy *policy, const struct hak_cycle *cycle
     hak_program_name(policy->name, sizeof policy->name);
     memcpy(policy->library, HAKMEM_VERSION, sizeof HAKMEM_VERSION);
     policy->runs = policy_state.is_read && policy->runs < UINT32_MAX ? policy->runs + 1 : 1;
-    if (t->windows || !policy_state.is_read) {
+    if (has_learnt(cycle) || !policy_state.is_read) {
         /* what was never decided is not frozen: the next run is to learn */
         policy->stage = cycle->stage == HAK_STAGE_FROZEN && !cycle->stay_ms ? HAK_STAGE_LEARN : cycle->stage;
         policy->has_gain = cycle->claimed_duels > 0;
         policy->gain = millionths(cycle->claimed);
         policy->gain_error = millionths(cycle->claimed_error);
         policy->gain_duels = cycle->claimed_duels;
-        policy->has_noise = t->duels > 0;
-        policy->noise = millionths(t->noise);
-        policy->noise_duels = t->duels;
         unsigned strategy = cycle->stage == HAK_STAGE_CANARY ? cycle->trial.champion : cycle->chosen;
         memcpy(policy->strategy, hak_strategy_at(strategy)->name, HAK_STRATEGY_NAME_BYTES);
         knobs_fill(policy, strategy);
+    }
+    if (t->duels || !policy_state.is_read) { /* else those of earlier runs stand */
+        policy->has_noise = t->duels > 0;
+        policy->noise = millionths(t->noise);
+        policy->noise_duels = t->duels;
         ratings_fill(policy, t);
     }
     changes_fill(policy, cycle);
@@ -347,7 +360,7 @@ int hak_policy_store(const char *path, const struct hak_cycle *cycle, bool alway
     modules_look();
     bool news = policy_fill(policy, cycle);
     hak_policy_write_text(&writer.text, policy);
-    news |= sites_write(&writer) | (cycle->tournament.windows > 0);
+    news |= sites_write(&writer) | has_learnt(cycle);
     hak_policy_write_end(&writer.text);
     int error = news || always ? hak_os_replace_file(path, writer.text.at, hak_text_held(&writer.text)) : 0;
     hak_os_unmap(writer.text.at, HAK_POLICY_BYTES_MAX);

@@ -26,7 +26,7 @@ struct hak_policy_site {
 
 enum { HAK_POLICY_SITES_MAX = 4096 };
 
-/* A room with knowledge by site. Both functions may be NULL; neither may allocate from HAKMEM. */
+/* A room with knowledge by site. Its functions may be NULL; none may allocate from HAKMEM. */
 struct hak_policy_room {
     /* Reading, once per site of the room's kind whose module is loaded: at start, before main. */
     void (*take)(const struct hak_policy_site *site);
@@ -34,6 +34,8 @@ struct hak_policy_room {
      * number are the room's, the rest is filled in by put(), which leaves out what lies in no module with a build-id.
      * Returns whether anything is new since the file was read. */
     bool (*give)(void (*put)(struct hak_policy_site *site, void *context), void *context);
+    /* In a forked child: what is known now is no news of its own. */
+    void (*note)(void);
 };
 
 /* Says which room a kind belongs to; before hak_learn_start(). */
@@ -47,6 +49,9 @@ struct hak_cycle;
 /* Reads the file of option `policy`. What is wrong with it is said in one line. NULL: there is none, or it is not believed.
  * Rooms have been given their sites when it returns. */
 const struct hak_policy *hak_policy_load(void);
+
+/* In a forked child: rooms note what they had from the parent. */
+void hak_policy_forked(void);
 
 /* Writes what is known now, if anything is new or `always`: 0 or -errno, HAK_TRUST_*. Under the learn lock. */
 int hak_policy_store(const char *path, const struct hak_cycle *cycle, bool always);

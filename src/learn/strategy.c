@@ -102,5 +102,6 @@ uint64_t hak_strategy_memory_ms(unsigned one, unsigned other) {
         differ |= hak_knob_is(option) && !acts_at_once(option) && !hak_option_is_pinned(option) &&
                   hak_strategy_value(one, option) != hak_strategy_value(other, option);
     uint64_t a = hak_strategy_value(one, HAK_O_purge_delay_ms), b = hak_strategy_value(other, HAK_O_purge_delay_ms);
+    if (hak_option_is_pinned(HAK_O_purge_delay_ms)) a = b = HAK_OPT(purge_delay_ms);
     return differ ? 2 * (a > b ? a : b) : 0;
 }

@@ -312,6 +312,7 @@ void hak_tournament_believe(struct hak_tournament *t, unsigned rival, int32_t el
     t->met[rival][0] += (float)weight;
     t->met[0][rival] += (float)weight;
     t->pull[rival] += weight * elo * noise / ELO_EACH;
+    t->rival[rival].duels += duels / 4; /* as they weigh: the next file has them, too */
     fit(t);
     hak_tournament_pair(t);
 }

@@ -42,6 +42,13 @@ void hak_spare_note(int64_t bytes) {
     }
 }
 
+void hak_spare_forget(void) {
+    for (unsigned i = 0; i < HAK_SPARE_ROWS; i++) {
+        hak_store_relaxed(&rows[i].missed, 0);
+        hak_store_relaxed(&rows[i].cut, 0);
+    }
+}
+
 uint64_t hak_spare_missed(unsigned halvings) { return hak_load_relaxed(&rows[halvings].missed); }
 
 unsigned hak_spare_choose(unsigned now, uint64_t cpu_ns, uint64_t page_ns, uint64_t share) {

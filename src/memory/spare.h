@@ -27,6 +27,9 @@ void hak_spare_note(int64_t bytes);
  * program's: they are passed by. */
 void hak_spare_pass_by(uint64_t bytes);
 
+/* In a forked child, whose processor time begins anew: what the parent missed is not its. */
+void hak_spare_forget(void);
+
 /* Bytes that would have been touched again after they went back, with the bound halved so often; since the start. */
 uint64_t hak_spare_missed(unsigned halvings);
 

@@ -192,7 +192,7 @@ static void report(int signal, const siginfo_t *info, const ucontext_t *context)
         text_registers(&text, context);
     }
     hak_text_end_line(&text);
-    hak_os_write(2, report_bytes, hak_text_held(&text));
+    hak_os_note(2, report_bytes, hak_text_held(&text)); /* a full file sends a signal of its own */
 }
 
 /* --- and then on ----------------------------------------------------------------------------------- */
@@ -326,7 +326,8 @@ static void install(unsigned layer, int signal) {
     sigfillset(&action.sa_mask);
     for (unsigned j = 0; j < SIGNAL_COUNT; j++)
         sigdelset(&action.sa_mask, signals[j]);
-    sigaction(signal, &action, NULL);
+    struct sigaction replaced;
+    if (sigaction(signal, &action, &replaced) == 0 && !is_ours(&replaced)) *there = replaced; /* another thread's, since we asked */
     hak_store_release(state, (uint32_t)HAK_MADE);
 }
 

@@ -157,7 +157,9 @@ int hak_dump_write(const char *path, const char *reason) {
     hak_publish_tick(hak_os_clock_ms());
     struct hak_text text = HAK_TEXT(name);
     hak_dump_name(&text, path, reason);
-    int error = text.used >= sizeof name - 1 ? -ENAMETOOLONG : 0, fd = error ? error : hak_os_open_standing(name);
+    int error = text.used >= sizeof name - 1 ? -ENAMETOOLONG : 0, fd = error;
+    /* what the user named may be a pipe; what has a name of ours in a folder is a file, or somebody's trap */
+    if (!error) fd = is_folder(path) ? HAK_DESCRIPTOR_NONE : hak_os_open_standing(name);
     bool standing = fd != HAK_DESCRIPTOR_NONE;
     if (!error && !standing) {
         struct hak_text other = HAK_TEXT(fresh);

@@ -358,6 +358,7 @@ bool hak_guard_free(struct hak_heap *heap, void *block, struct hak_stack_here he
 }
 
 void hak_guard_census(struct hak_census *census) {
+    if (!__atomic_load_n(&pool.bytes, __ATOMIC_ACQUIRE)) return;
     for (uint32_t i = 0; i < rows_count(); i++) {
         size_t bytes = (size_t)pool.row[i].requested_bytes;
         if (state_of(hak_load_relaxed(&pool.place[i].word)) == HAK_GUARD_LIVE && !is_large(bytes))

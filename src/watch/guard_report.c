@@ -92,7 +92,7 @@ static void frame_text(struct hak_text *text, uint64_t address) {
 static void line_write(struct hak_text *text) {
     hak_text_char(text, '\n');
     hak_text_end_line(text);
-    hak_os_write(2, text->at, hak_text_held(text));
+    hak_os_note(2, text->at, hak_text_held(text));
     text->used = 0;
 }
 
@@ -269,8 +269,9 @@ void hak_guard_overwritten(struct hak_guard_row *row, const char *byte) {
                                    row->block - (uintptr_t)byte, row->requested_bytes, (void *)(uintptr_t)row->block);
     else hak_text_format(&text, "%p was written to, byte %lu of a block of %lu bytes at %p", (const void *)byte,
                          (uintptr_t)byte - row->block, row->requested_bytes, (void *)(uintptr_t)row->block);
-    if (begin()) {
-        line_write(&text);
+    bool is_begun = begin();
+    line_write(&text); /* also where another thread's report goes on */
+    if (is_begun) {
         const struct hak_guard_row *kept = row_keep(row);
         work.at = kept->free;
         report(kept, byte, kind, HAK_GUARD_FREE);

@@ -62,8 +62,14 @@ static bool tables_map(void) {
     bool small = hak_region.is_limited;
     size_t page = hak_os_page_bytes(), live_count = LIVE / (small ? SMALL : 1), thread_count = THREADS / (small ? SMALL : 1);
     size_t live_bytes = hak_round_up(live_count * sizeof *live, page), next_bytes = hak_round_up(live_count * 4, page);
-    char *at = hak_os_map(live_bytes + next_bytes + hak_round_up(thread_count * sizeof *threads, page));
-    if (!at || !hak_stack_start(published, small)) return false;
+    size_t bytes = live_bytes + next_bytes + hak_round_up(thread_count * sizeof *threads, page);
+    char *at = hak_os_map(bytes);
+    if (!at) return false;
+    hak_os_not_huge(at, bytes); /* only what is used is to become resident, also where the system's setting is "always" */
+    if (!hak_stack_start(published, small)) {
+        hak_os_unmap(at, bytes);
+        return false;
+    }
     live = (void *)at;
     live_next = (void *)(at + live_bytes);
     threads = (void *)(at + live_bytes + next_bytes);

@@ -161,6 +161,7 @@ static void follow(struct hak_heap *heap) {
         heap->follows = generation - 1;
         return;
     }
+    heap->watch->random ^= hak_os_ticks() ^ begin_ns << 20 ^ (uint64_t)hak_os_tid() << 40; /* not what it was before a fork */
     bool on = hak_sample_rate() != 0;
     for (unsigned i = 1; i < hak_shelf_end(heap); i++) hak_shelf_of(heap, i)->ahead = on ? NEXT : NEVER;
     for (unsigned i = HAK_SMALL_CLASS_MAX + 1; i < HAK_CLASS_COUNT; i++) hak_middle_of(heap, i)->ahead = on ? (uint32_t)NEXT : 0;

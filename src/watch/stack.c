@@ -86,6 +86,7 @@ bool hak_stack_start(struct hak_published *published, bool small) {
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) all += sizes[i] = pages(sizes[i]);
     char *at = hak_os_map(all);
     if (!at) return false;
+    hak_os_not_huge(at, all); /* as in tables_map() */
     rows = (void *)at;
     frames = (void *)(at += sizes[0]);
     offsets = (void *)(at += sizes[1]);

@@ -216,8 +216,11 @@ static struct granule *granule_of(const void *address) {
     if (!hak_unit_ready(number / HAK_CHUNK_GRANULES)) return NULL;
     const struct hak_granule *record = hak_granule_at(number);
     struct hak_heap *owner = hak_load_acquire(&record->owner);
-    if ((owner != HAK_WATCHED && owner != NULL) || record->reciprocal != 0 || !record->words) return NULL;
-    struct granule *granule = (struct granule *)(void *)((char *)record->words - offsetof(struct granule, words));
+    hak_atomic_u64 *words = __atomic_load_n(&record->words, __ATOMIC_ACQUIRE);
+    if ((owner != HAK_WATCHED && owner != NULL) || record->reciprocal != 0 || !words) return NULL;
+    /* another thread may have ended it meanwhile, and a large block's words are no address */
+    if (owner == HAK_WATCHED && hak_load_acquire(&record->owner) != HAK_WATCHED) return NULL;
+    struct granule *granule = (struct granule *)(void *)((char *)words - offsetof(struct granule, words));
     return granule->magic == MAGIC ? granule : NULL;
 }
 
@@ -226,10 +229,11 @@ bool hak_tray_find(const void *address, struct hak_tray_place *place) {
     if (!granule) return false;
     char *start = hak_granule_at(hak_granule_of(address))->start;
     size_t offset = (size_t)((const char *)address - start);
+    if (offset >> CELL_SHIFT >= CELLS) return false; /* of another by now */
     unsigned cell = hak_load_acquire(&granule->first[offset >> CELL_SHIFT]);
     uint64_t word = hak_load_acquire(&granule->tray[cell]);
     unsigned class_index = word_class(word) ? word_class(word) : hak_load_relaxed(&granule->last_class[cell]);
-    if (!class_index || offset < (size_t)cell << CELL_SHIFT) return false;
+    if (!class_index || class_index >= HAK_CLASS_COUNT || cell >= CELLS || offset < (size_t)cell << CELL_SHIFT) return false;
     unsigned i = (unsigned)((offset - ((size_t)cell << CELL_SHIFT)) / block_bytes(class_index));
     if (i >= block_count(class_index)) return false;
     place->class_index = class_index;

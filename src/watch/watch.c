@@ -124,6 +124,7 @@ static HAK_COLD void on_fork(void) {
         __atomic_store_n(&control->seen, request, __ATOMIC_RELEASE);
     }
     if (HAK_UNLIKELY(rate_asked && !hak_options.record[0])) record(0);
+    if (HAK_UNLIKELY(hak_sample_rate() != 0)) hak_sample_rate_again(); /* or each child would draw what its brothers draw, block by block */
     if (HAK_UNLIKELY(hakmem_published.renewed & 1)) hak_record_renew(); /* a thread of the parent was in the middle of it */
 }
 
@@ -134,8 +135,8 @@ static void threshold_look(void) {
     if (!HAK_OPT(record_over_mb) || !rate_asked || !hak_options.record[0]) return;
     uint64_t resident_mb = hak_os_resident_bytes() >> 20;
     if (resident_mb < limit_mb) return;
+    if (dump_automatic("resident") == -EBUSY) return; /* the next tick's */
     dump_over_mb = resident_mb + resident_mb / 2; /* half as much again, before the next */
-    dump_automatic("resident");
 }
 
 /* One at a time: a dump may take longer than the time between two ticks. */
@@ -169,6 +170,7 @@ static void on_shortage(void) {
 }
 
 void hak_watch_hang(void) {
+    pid_started = hak_os_pid(); /* also for what is asked for later */
     hak_publish_start();
     hak_store_relaxed(&hak_hooks.forked, on_fork);
     hak_store_release(&hak_hooks.tick, on_tick);
@@ -189,5 +191,8 @@ void hak_watch_at_start(void) {
 }
 
 void hak_watch_at_exit(void) {
-    if (hak_options.record[0] && hak_record_ready()) dump_automatic("exit");
+    enum { TURNS = 40000 }; /* some two seconds */
+    if (!hak_options.record[0] || !hak_record_ready()) return;
+    /* another thread's dump is waited for: it would end with the process, in the middle, and this one would not be written either */
+    for (unsigned turn = 0; dump_automatic("exit") == -EBUSY && turn < TURNS; turn++) hak_os_yield(turn);
 }

@@ -27,15 +27,31 @@ def group():
         try:
             if not os.path.exists(f"{folder}/{file}"):
                 continue
-            with open(f"{folder}/{file}", "w") as limit:
-                limit.write(str(LIMIT_BYTES))
+            try:
+                with open(f"{folder}/{file}", "w") as limit:
+                    limit.write(str(LIMIT_BYTES))
+            except OSError as error:
+                raise Skip(f"{folder}/{file} cannot be set: {error.strerror}") from None
             yield folder
             return
-        except OSError as error:
-            raise Skip(f"{folder}/{file} cannot be set: {error.strerror}") from None
         finally:
             os.rmdir(folder)
     raise Skip("no control group with a memory limit can be made here")
+
+
+def swap_forbid(folder):
+    """What would not fit must not go to a disk instead."""
+    with open("/proc/swaps") as swaps:
+        if len(swaps.readlines()) < 2:
+            return
+    for file, value in (("memory.swap.max", "0"), ("memory.memsw.limit_in_bytes", str(LIMIT_BYTES))):
+        try:
+            with open(f"{folder}/{file}", "w") as limit:
+                limit.write(value)
+            return
+        except OSError:
+            continue
+    raise Skip("this machine swaps, and a group cannot be kept from it")
 
 
 def main():
@@ -45,6 +61,8 @@ def main():
     def ends_well(is_expected, **env):
         def judge():
             with group() as folder:
+                swap_forbid(folder)
+
                 def enter():
                     with open(f"{folder}/cgroup.procs", "w") as procs:
                         procs.write(str(os.getpid()))

@@ -94,7 +94,14 @@ def main():
     def under_setting(path, value, *argv, says):
         def judge():
             with setting(path, value):
-                done = suite.run(list(argv))
+                # Where the machine has promised more than it has nothing starts any more, with or without the library.
+                try:
+                    begins = suite.run(["true"], preload=False).status == 0
+                    done = suite.run(list(argv)) if begins else None
+                except OSError:
+                    done = None
+            if done is None:
+                raise Skip(f"no program starts with {path} at {value}")
             return None if done.status == 0 and says in done.out else done.brief()
         return judge
     overcommit = "/proc/sys/vm/overcommit_memory"

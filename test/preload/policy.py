@@ -348,6 +348,26 @@ def what_a_row_called_before_is_learnt_from_again(folder, program):
     expect("saved" in named[0] and all(names.count("baseline") == 1 for names in named), f"ratings of {named}")
 
 
+def the_verdict_of_a_trial_that_went_on_is_kept(folder, program):
+    """What an earlier run put on trial fails in this one: it claims what it cannot have. Then the next run does not try it again."""
+    path, report = os.path.join(folder, "trial.policy"), os.path.join(folder, "trial.json")
+    run(program, "2", HAKMEM_POLICY=path, HAKMEM_LEARN_HURRY=100)  # its build-id
+    with open(path, encoding="ascii") as file:
+        text = frozen_text(file.read(), "mine", word_bytes=40960).replace("stage frozen", "stage canary").replace("gain 50000 ", "gain 900000 ")
+    for _ in range(3):  # on a busy machine it may not be over
+        with open(path, "w", encoding="ascii") as file:
+            file.write(with_end(text[:text.rindex("end ")]))
+        run(program, "6", HAKMEM_POLICY=path, HAKMEM_REPORT=report, HAKMEM_LEARN_HURRY=100)
+        reasons = [row["reason"] for row in learn_of(report)["history"]]
+        if any(reason.startswith("trial_") for reason in reasons):
+            break
+    with open(path, encoding="ascii") as file:
+        kept = file.read()
+    print(f"a trial that went on: {reasons}")
+    expect("trial_cost" in reasons, f"the trial gives no verdict: {reasons}")
+    expect("\nstage canary\n" not in kept and "\nstrategy mine\n" not in kept, f"the verdict is not kept: {kept[:300]}")
+
+
 def the_example_of_the_page_is_a_policy(folder, program):
     page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "policy.md")
     with open(page, encoding="utf-8") as file:
@@ -429,6 +449,7 @@ def main():
         growth_for_new_sites_wakes_it(folder)
         who_learnt_nothing_writes_nothing(folder, program)
         what_a_row_called_before_is_learnt_from_again(folder, program)
+        the_verdict_of_a_trial_that_went_on_is_kept(folder, program)
         the_example_of_the_page_is_a_policy(folder, program)
         the_bad_one_loses_and_the_twin_does_not_differ(folder, program)
         redis_learns(folder)

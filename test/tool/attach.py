@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 from seeing_lib import Bench, check
 
@@ -72,6 +73,15 @@ def frames(profile, stack):
             yield function["name"], os.path.basename(function["file"]), line["line"]
 
 
+def recording_await(bench, pid):
+    """Until it records, however slow the machine is."""
+    for _ in range(600):
+        if "hakmem_recording 1\n" in bench.hakmem("metrics", "-p", pid).stdout:
+            return
+        time.sleep(0.1)
+    sys.exit("FAIL: it does not record after a minute")
+
+
 def main():
     with Bench() as bench:
         program = bench.built("tables", SOURCE, "g++", "-O2", "-g", "-pthread", "-fno-builtin")
@@ -86,8 +96,7 @@ def main():
         recorder = subprocess.Popen([bench.command, "record", "-p", pid, "--seconds", "6", "--rate", "64K", "-o", file],
                                     stderr=subprocess.PIPE, text=True)
         threads_before = len(os.listdir(f"/proc/{pid}/task"))
-        import time
-        time.sleep(2)
+        recording_await(bench, pid)
         child.stdin.write("x")
         child.stdin.flush()
         check(child.stdout.readline() == "kept\n", "it runs while it is recorded")
@@ -133,7 +142,7 @@ def main():
         # A second time, and a kill of the recorder: nothing is left behind that disturbs.
         second = subprocess.Popen([bench.command, "record", "-p", pid, "--seconds", "60", "-o", bench.path("b.hakprof")],
                                   stderr=subprocess.DEVNULL)
-        time.sleep(1.5)
+        recording_await(bench, pid)
         second.kill()
         second.wait()
         third = bench.hakmem("record", "-p", pid, "--seconds", "1", "-o", bench.path("c.hakprof"))

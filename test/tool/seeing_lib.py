@@ -30,7 +30,7 @@ class Bench:
         child = self.start(sys.executable, "-c", "print('ready', flush=True); input()")
         if "publishes nothing" in (said := self.hakmem("metrics", "-p", str(child.pid), status=None).stderr) or \
                 "does not record" in said:
-            skip("the library does not record yet")
+            sys.exit(f"FAIL: the library does not publish: {said.strip()}")
 
     def __enter__(self):
         return self

@@ -301,6 +301,90 @@ static void a_trial_goes_on_in_the_next_run(void **state) {
     assert_int_equal(cycle.strategy, 2);
 }
 
+/* What loses by a factor is seen on trial as what loses by a tenth; a load that jumps within a duel is not. */
+static void a_trial_sees_what_loses_or_wins_by_far(void **state) {
+    (void)state;
+    struct world dear = good, cheap = good;
+    dear.gain[2] = -1.3;
+    cheap.gain[2] = 1.6;
+    start(HAK_EVO_AUTO, 31);
+    assert_int_equal(run(&good, 2000), HAK_REASON_gain_proved);
+    assert_int_equal(run(&dear, 200), HAK_REASON_trial_cost);
+    start(HAK_EVO_AUTO, 32);
+    assert_int_equal(run(&good, 2000), HAK_REASON_gain_proved);
+    assert_int_equal(run(&cheap, 100000), HAK_REASON_trial_passed);
+    start(HAK_EVO_AUTO, 33);
+    assert_int_equal(run(&good, 2000), HAK_REASON_gain_proved);
+    double gain = 0;
+    for (unsigned i = 0; i < 400; i++) { /* each 37 windows the load is another by a factor */
+        struct world jumps = good;
+        for (unsigned s = 0; s < STRATEGIES; s++) jumps.gain[s] += i / 37 % 2 ? 3 : 0;
+        if (cycle.stage == HAK_STAGE_CANARY) gain = cycle.trial.gain.mean;
+        step(&jumps);
+    }
+    assert_true(gain > 0.05 && gain < 0.3);
+}
+
+/* The champion against itself, four times: chance alone is no reason. */
+static void a_good_one_is_seldom_refused_for_noise(void **state) {
+    (void)state;
+    unsigned refused = 0;
+    for (unsigned seed = 100; seed < 500; seed++) {
+        now_ms = 50;
+        dice = seed;
+        hak_cycle_start(&cycle, HAK_EVO_AUTO, STRATEGIES, ~0u, 0, 1, seed, now_ms);
+        hak_cycle_resume(&cycle, 2, HAK_STAGE_CANARY, 0.14, 0.01, 30, 1, now_ms);
+        hak_cycle_begin(&cycle, now_ms += 1000);
+        refused += run(&good, 400) == HAK_REASON_trial_noise;
+    }
+    assert_true(refused <= 12); /* of 400 */
+}
+
+/* A program that is idle, or forks each second: duels never end, and what is in force meanwhile is the usual choice. */
+static void duels_that_are_spoilt_leave_the_usual_choice_in_force(void **state) {
+    (void)state;
+    start(HAK_EVO_AUTO, 34);
+    unsigned others = 0, drawn = 0;
+    for (unsigned i = 0; i < 1000; i++) {
+        unsigned before = cycle.tournament.pair[0] * 16u + cycle.tournament.pair[1];
+        others += cycle.strategy != 0;
+        hak_cycle_spoilt(&cycle);
+        drawn += before != cycle.tournament.pair[0] * 16u + cycle.tournament.pair[1];
+    }
+    assert_true(others <= 2 && drawn > 500);
+    assert_int_equal(cycle.stage, HAK_STAGE_LEARN);
+    assert_int_equal(run(&good, 3000), HAK_REASON_gain_proved); /* the load is there after all */
+    for (unsigned i = 0; i < 100; i++) hak_cycle_spoilt(&cycle);
+    assert_int_equal(cycle.strategy, 0);
+    others = 0;
+    for (unsigned i = 0; i < 4000; i++) { /* one window between two forks */
+        step(&good);
+        others += cycle.strategy != 0;
+        hak_cycle_spoilt(&cycle);
+    }
+    assert_true(others < 100);
+    assert_int_equal(run(&good, 100000), HAK_REASON_trial_passed);
+}
+
+/* What files froze is looked at again now and then, and only its verdict counts. */
+static void a_policy_of_many_runs_goes_on_trial_again(void **state) {
+    (void)state;
+    for (unsigned is_better = 0; is_better < 2; is_better++) {
+        now_ms = 50;
+        dice = 35 + is_better;
+        hak_cycle_start(&cycle, HAK_EVO_AUTO, STRATEGIES, ~0u, 0, 1, 1, now_ms);
+        hak_cycle_resume(&cycle, 2, HAK_STAGE_FROZEN, 0.14, 0.01, 30, 15, now_ms);
+        assert_true(cycle.is_check && cycle.strategy == 0);
+        hak_cycle_begin(&cycle, now_ms += 1000);
+        assert_int_equal(cycle.stage, HAK_STAGE_CANARY);
+        struct world other = good;
+        other.gain[2] = -0.1;
+        assert_int_equal(run(is_better ? &good : &other, 300), is_better ? HAK_REASON_trial_passed : HAK_REASON_trial_cost);
+        assert_int_equal(cycle.strategy, is_better ? 2 : 0);
+        assert_true(is_better || cycle.claimed_duels == 0);
+    }
+}
+
 static void a_noisy_period_gets_longer_windows(void **state) {
     (void)state;
     struct world noisy = good;
@@ -329,6 +413,10 @@ int main(void) {
         cmocka_unit_test(fixed_stages_stay),
         cmocka_unit_test(a_policy_that_was_read_starts_frozen),
         cmocka_unit_test(a_trial_goes_on_in_the_next_run),
+        cmocka_unit_test(a_trial_sees_what_loses_or_wins_by_far),
+        cmocka_unit_test(a_good_one_is_seldom_refused_for_noise),
+        cmocka_unit_test(duels_that_are_spoilt_leave_the_usual_choice_in_force),
+        cmocka_unit_test(a_policy_of_many_runs_goes_on_trial_again),
         cmocka_unit_test(a_noisy_period_gets_longer_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -75,6 +75,7 @@ fn places() -> Vec<PathBuf> {
         let lib = own.join("../lib");
         folders.push(lib.join(shared_objects::multiarch_folder()));
         folders.push(lib);
+        folders.push(own.join("../lib64"));
     }
     folders.extend(shared_objects::system_folders());
     folders.iter().flat_map(|folder| NAMES.iter().map(|name| folder.join(name))).collect()
