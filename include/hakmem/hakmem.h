@@ -133,13 +133,14 @@ typedef struct hak_family hak_heap_t;
 /* A new heap, which may take `limit_bytes` (0: as much as there is). NULL and ENOMEM when memory is short. Costs 2 KiB, and for each thread that
  * uses it 15 KiB more, and 64 KiB to 1 MiB of addresses for each kind of size, of which what is used is resident. There may be 36,864 such pairs of
  * a heap and a thread at a time (three quarters of what there is for heaps and threads together); an allocation that would make one more returns
- * NULL with ENOMEM. When it ends some 8 KiB of it stay for the next one, of the first 16 all. What counts against the limit is whole: slabs of 64 KiB for
- * blocks to 256 bytes, of 256 KiB to 4 KiB, of 1 MiB to 32 KiB, a few sizes to each, for each thread, and slabs of their own for aligned blocks of
- * 4, 8, 16 and 32 KiB; and large blocks in steps of 64 KiB. The limit is a multiple of 64 KiB, rounded down, one at least; below a few MiB it serves
- * few sizes. An allocation beyond it returns NULL with ENOMEM; it asks no hak_on_shortage callback, gives nobody else's memory back and concerns no
- * other heap. It is never exceeded. What is freed is room again at once for the thread that allocated it, whoever freed it (so another thread's free
- * of a block to 2,730 bytes is not gathered with others, and dearer by an atomic operation); for the others as slabs become empty, and when that
- * thread ends. hak_collect gives back pages of what threads have of a heap, and makes no room there. */
+ * NULL with ENOMEM. Under HAKMEM_SECURE=1 each thread has one for malloc besides. When it ends some 8 KiB of it stay for the next one, of the first
+ * 16 all. What counts against the limit is whole: slabs of 64 KiB for blocks to 256 bytes, of 256 KiB to 4 KiB, of 1 MiB to 32 KiB, a few sizes to
+ * each, for each thread, and slabs of their own for aligned blocks of 4, 8, 16 and 32 KiB; and large blocks in steps of 64 KiB. The limit is a
+ * multiple of 64 KiB, rounded down, one at least; below a few MiB it serves few sizes. An allocation beyond it returns NULL with ENOMEM; it asks no
+ * hak_on_shortage callback, gives nobody else's memory back and concerns no other heap. It is never exceeded. What is freed is room again at once
+ * for the thread that allocated it, whoever freed it (so another thread's free of a block to 2,730 bytes is not gathered with others, and dearer by
+ * an atomic operation); for the others as slabs become empty, and when that thread ends. hak_collect gives back pages of what threads have of a
+ * heap, and makes no room there. */
 HAKMEM_API hak_heap_t *hak_heap_new(size_t limit_bytes);
 
 /* As malloc, calloc, aligned_alloc, from the heap. 20 instructions more than malloc to 1 KiB, some 120 above; a free by the thread that

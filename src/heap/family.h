@@ -36,7 +36,7 @@ extern hak_atomic_u32 hak_family_pages; /* granules that families lie in */
 
 /* 0: no limit. NULL: memory is short. */
 struct hak_family *hak_family_new(uint64_t limit_bytes);
-void hak_family_free(struct hak_family *family); /* nobody ever used it */
+void hak_family_free(struct hak_family *family); /* nobody uses it: never did, or all of it has ended */
 HAK_INLINE bool hak_family_is_used(const struct hak_family *family) { return hak_load_relaxed(&((struct hak_family *)(uintptr_t)family)->is_used); }
 
 /* Calls a function for each instance of the family (NULL: for the spares), or of the thread whose own heap this is, and perhaps for others, until it

@@ -266,7 +266,7 @@ struct hak_heap *hak_heap_borrow(void);
 void hak_heap_give_back(struct hak_heap *heap);
 /* The heap with index name - 1; NULL: there is none. */
 struct hak_heap *hak_heap_named(uint32_t name);
-enum { HAK_HEAPS_MAX = 49152 };
+enum { HAK_HEAPS_MAX = 49152 }; /* at a time: each thread that allocates has one, and each of families one more; without one malloc fails */
 /* Calls a function for each heap there is; until it gives true, for those that are no instances, without touching these. */
 typedef bool hak_heap_look_function(struct hak_heap *heap, void *context);
 void hak_heap_each(void (*function)(struct hak_heap *heap, void *context), void *context);

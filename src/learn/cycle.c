@@ -93,6 +93,7 @@ static void freeze(struct hak_cycle *cycle, unsigned strategy, enum hak_reason r
 static void learn(struct hak_cycle *cycle, enum hak_reason reason, int64_t one, int64_t two, uint64_t now) {
     if (cycle->tournament.windows || cycle->tournament.duels) hak_tournament_again(&cycle->tournament);
     cycle->strategy = (uint8_t)hak_tournament_now(&cycle->tournament);
+    cycle->rest = 0;
     change(cycle, HAK_STAGE_LEARN, reason, one, two, now);
 }
 
@@ -181,7 +182,6 @@ static void trial_failed(struct hak_cycle *cycle, enum hak_reason reason, int64_
     }
     t->rival[champion].state = HAK_RIVAL_SPENT;
     t->stage = HAK_TOURNAMENT_FIELD;
-    hak_tournament_spoilt(t);
     hak_tournament_pair(t);
     cycle->strategy = (uint8_t)hak_tournament_now(t);
     change(cycle, HAK_STAGE_LEARN, reason, one, two, now);

@@ -516,8 +516,7 @@ static bool policy_give(void (*put)(struct hak_policy_site *site, void *context)
     return known_put(put, context) > taught_sum + taught_sum / 8;
 }
 
-static void put_nothing(struct hak_policy_site *site, void *context) { (void)site, (void)context; }
-static void policy_note(void) { taught_sum = known_put(put_nothing, NULL); }
+static void policy_note(void (*put)(struct hak_policy_site *site, void *context)) { taught_sum = known_put(put, NULL); }
 
 void hak_learn_lifetime_start(void) {
     static const struct hak_policy_room room = { policy_take, policy_give, policy_note };

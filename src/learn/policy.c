@@ -35,9 +35,11 @@ static struct {
 
 static const struct hak_policy_room *rooms[HAK_POLICY_KIND_COUNT];
 
+static void put_nothing(struct hak_policy_site *site, void *context) { (void)site, (void)context; }
+
 void hak_policy_forked(void) {
     for (unsigned kind = 0; kind < HAK_POLICY_KIND_COUNT; kind++)
-        if (rooms[kind] && rooms[kind]->note) rooms[kind]->note();
+        if (rooms[kind] && rooms[kind]->note) rooms[kind]->note(put_nothing);
 }
 
 void hak_policy_room_set(enum hak_policy_kind kind, const struct hak_policy_room *room) { rooms[kind] = room; }
@@ -360,7 +362,8 @@ int hak_policy_store(const char *path, const struct hak_cycle *cycle, bool alway
     modules_look();
     bool news = policy_fill(policy, cycle);
     hak_policy_write_text(&writer.text, policy);
-    news |= sites_write(&writer) | has_learnt(cycle);
+    news |= sites_write(&writer);
+    news |= has_learnt(cycle);
     hak_policy_write_end(&writer.text);
     int error = news || always ? hak_os_replace_file(path, writer.text.at, hak_text_held(&writer.text)) : 0;
     hak_os_unmap(writer.text.at, HAK_POLICY_BYTES_MAX);

@@ -34,8 +34,8 @@ struct hak_policy_room {
      * number are the room's, the rest is filled in by put(), which leaves out what lies in no module with a build-id.
      * Returns whether anything is new since the file was read. */
     bool (*give)(void (*put)(struct hak_policy_site *site, void *context), void *context);
-    /* In a forked child: what is known now is no news of its own. */
-    void (*note)(void);
+    /* In a forked child: what is known now is no news of its own. put() is as give()'s, and does nothing. */
+    void (*note)(void (*put)(struct hak_policy_site *site, void *context));
 };
 
 /* Says which room a kind belongs to; before hak_learn_start(). */

@@ -365,8 +365,6 @@ bool hak_tournament_window(struct hak_tournament *t, double log_cost) {
     return true;
 }
 
-void hak_tournament_spoilt(struct hak_tournament *t) { t->step = 0; }
-
 struct hak_elo hak_tournament_elo(const struct hak_tournament *t, unsigned rival) {
     /* A duel's score is normal around the gain; the normal distribution is within 0.01 of the logistic one of 1.702 times
      * the slope, whose log odds are linear: 400 * 1.702 / ln 10. */

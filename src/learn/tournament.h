@@ -74,7 +74,7 @@ void hak_tournament_believe(struct hak_tournament *t, unsigned rival, int32_t el
 /* The rival takes no part any more. */
 void hak_tournament_bar(struct hak_tournament *t, unsigned rival);
 
-/* Draws the next duel; for a caller who has just set states. */
+/* Draws the next duel, whatever was measured of the one in progress; for a caller who has just set states, or cannot use that. */
 void hak_tournament_pair(struct hak_tournament *t);
 
 /* Which strategy the next window is to run under. */
@@ -82,9 +82,6 @@ unsigned hak_tournament_now(const struct hak_tournament *t);
 
 /* The window has cost this much per unit of work, as a logarithm. True: a duel was completed by it. */
 bool hak_tournament_window(struct hak_tournament *t, double log_cost);
-
-/* The window cannot be used (the load stopped, memory was short): the duel begins anew. */
-void hak_tournament_spoilt(struct hak_tournament *t);
 
 /* The log of the evidence that a gain is not 0, its estimate having this mean and variance; may be looked at after every
  * duel: P(ever above ln(1/a) | the gain is 0) <= a, whatever made one stop (Ville's inequality; a mixture SPRT). */

@@ -170,14 +170,13 @@ static void on_shortage(void) {
 }
 
 void hak_watch_hang(void) {
-    pid_started = hak_os_pid(); /* also for what is asked for later */
+    pid_started = hak_os_pid();
     hak_publish_start();
     hak_store_relaxed(&hak_hooks.forked, on_fork);
     hak_store_release(&hak_hooks.tick, on_tick);
 }
 
 void hak_watch_guards_at_start(void) {
-    pid_started = hak_os_pid();
     guard_look();
     hak_guard_listen(); /* now, for a child in a sandbox may not */
 }
@@ -185,7 +184,6 @@ void hak_watch_guards_at_start(void) {
 void hak_watch_guards_in_child(void) { hak_guard_listen_in_child(); }
 
 void hak_watch_at_start(void) {
-    pid_started = hak_os_pid();
     hak_store_release(&hak_hooks.shortage, on_shortage);
     record(HAK_OPT(sample_bytes));
 }

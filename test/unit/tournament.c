@@ -186,8 +186,7 @@ static void a_spoilt_window_begins_the_duel_anew(void **state) {
     unsigned first = hak_tournament_now(&t);
     hak_tournament_window(&t, 5);
     assert_int_not_equal(hak_tournament_now(&t), first);
-    hak_tournament_spoilt(&t);
-    assert_int_equal(hak_tournament_now(&t), first);
+    hak_tournament_pair(&t); /* drawn anew: what was measured of the one before does not count */
     for (unsigned i = 0; i < 4; i++) assert_int_equal(hak_tournament_window(&t, 1), i == 3);
     assert_int_equal(t.duels, 1);
     assert_true(t.rival[1].gain == 0);

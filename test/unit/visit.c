@@ -303,35 +303,6 @@ static void own_blocks_serve_where_there_is_no_coarser_slab(void **state) {
     hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
 }
 
-/* It goes to the list, where its countdown was what it had been armed for in use: more than was out, so that no event came to end it. */
-static void a_slab_that_is_claimed_when_it_is_turned_to_ends_by_its_last_free(void **state) {
-    (void)state;
-    for (unsigned c = 4; c <= 64; c += 20) {
-        struct hak_heap *heap = heap_make();
-        class_is_common(heap, c);
-        take_many(heap, c, 200); /* opened, to be handed out by whole words */
-        for (unsigned i = 0; i < 200; i++) block_give(heap, blocks[i]);
-        for (unsigned i = 0; i < 2000; i++) block_give(heap, blocks[0] = block_take(heap, c));
-        struct hak_slab *slab = slab_of(blocks[0]);
-        size_t granule = hak_slab_granule(slab);
-        while (hak_bin_at(heap, c)->word) block_give(heap, block_take(heap, c));
-        unsigned count = 0;
-        do blocks[count++] = block_take(heap, c);
-        while (hak_bin_at(heap, c)->word);
-        assert_ptr_equal(slab_of(blocks[0]), slab);
-        assert_true(hak_slab_claim(slab));
-        void *other = block_take(heap, c);
-        hak_slab_unclaim(slab);
-        assert_ptr_not_equal(slab_of(other), slab);
-        assert_int_equal(slab->place, HAK_SLAB_PARTIAL);
-        for (unsigned i = 0; i < count; i++) block_give(heap, blocks[i]);
-        assert_false(hak_slab_live(granule));
-        block_give(heap, other);
-        heap_end(heap);
-    }
-    AUDIT();
-}
-
 static void what_strangers_gave_back_is_used_before_a_new_slab(void **state) {
     (void)state;
     struct hak_heap *heap = heap_make(), *stranger = heap_make();
@@ -475,50 +446,6 @@ static void a_dead_heaps_partial_slab_is_used_before_a_new_one(void **state) {
     heap_end(living);
 }
 
-static void a_claimed_slab_is_passed_by_and_not_lost(void **state) {
-    (void)state;
-    struct hak_heap *heap = heap_make();
-    unsigned c = 12, capacity = hak_classes[c].capacity;
-    class_is_common(heap, c);
-    blocks[0] = block_take(heap, c);
-    while (hak_bin_at(heap, c)->word) block_take(heap, c);
-    struct hak_slab *slab = slab_of(blocks[0]);
-    assert_true(hak_slab_claim(slab)); /* as a thread that returns its pages */
-    uint64_t claimed = counted(heap, HAK_C_visit_claimed); /* a heap's life may not be its first */
-    void *block = block_take(heap, c);
-    assert_ptr_not_equal(slab_of(block), slab);
-    assert_int_equal(slab->place, HAK_SLAB_PARTIAL);
-    assert_int_equal(counted(heap, HAK_C_visit_claimed), claimed + 1);
-    hak_slab_unclaim(slab);
-    bool seen = false;
-    for (unsigned i = 0; i < 2 * capacity; i++) seen |= slab_of(block_take(heap, c)) == slab;
-    assert_true(seen);
-    heap_end(heap);
-}
-
-/* Its last block came back while the claim was held: no free is left that could end it. */
-static void a_claimed_slab_that_is_empty_ends_later(void **state) {
-    (void)state;
-    struct hak_heap *heap = heap_make();
-    unsigned c = 13, count = 0;
-    class_is_common(heap, c);
-    do blocks[count++] = block_take(heap, c);
-    while (hak_bin_at(heap, c)->word);
-    struct hak_slab *slab = slab_of(blocks[0]);
-    assert_true(hak_slab_claim(slab));
-    while (count > 0) block_give(heap, blocks[--count]);
-    assert_int_equal(hak_row_out(hak_slab_row(slab)), 0);
-    void *block = block_take(heap, c);
-    assert_ptr_not_equal(slab_of(block), slab);
-    hak_slab_unclaim(slab);
-    hak_visit_chores(heap);
-    assert_int_equal(slab->place, HAK_SLAB_NONE);
-    block_give(heap, block);
-    heap_end(heap);
-    assert_int_equal(live_slabs(c), 0);
-    AUDIT();
-}
-
 static bool refuse_all(enum hak_os_call call) {
     (void)call;
     return true;
@@ -587,15 +514,12 @@ int main(void) {
         cmocka_unit_test(what_others_open_earns_no_slab),
         cmocka_unit_test(a_rare_class_ends_a_run_of_frees),
         cmocka_unit_test(own_blocks_serve_where_there_is_no_coarser_slab),
-        cmocka_unit_test(a_slab_that_is_claimed_when_it_is_turned_to_ends_by_its_last_free),
         cmocka_unit_test(what_strangers_gave_back_is_used_before_a_new_slab),
         cmocka_unit_test(what_strangers_gave_back_is_used_before_a_new_page),
         cmocka_unit_test(a_partial_slab_is_used_before_a_new_one),
         cmocka_unit_test(a_slab_that_was_gone_through_makes_way_for_one_with_more),
         cmocka_unit_test(a_partly_free_slab_comes_before_a_new_page),
         cmocka_unit_test(a_dead_heaps_partial_slab_is_used_before_a_new_one),
-        cmocka_unit_test(a_claimed_slab_is_passed_by_and_not_lost),
-        cmocka_unit_test(a_claimed_slab_that_is_empty_ends_later),
         cmocka_unit_test(a_visit_that_finds_nothing_says_so_and_harms_nothing),
         cmocka_unit_test(no_block_is_handed_out_twice),
     };
