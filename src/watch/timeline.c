@@ -15,15 +15,15 @@
 
 enum { ROWS = 4096, SMALL = 8, FIRST_MS = 100 };
 
-static struct hak_time_row *rows;
+static struct hak_time_row *time_rows;
 static uint64_t last_ms;
 
 bool hak_timeline_start(bool small) {
     struct hak_published *published = &hakmem_published;
     size_t capacity = ROWS / (small ? SMALL : 1);
-    rows = hak_os_map(hak_round_up(capacity * sizeof *rows, hak_os_page_bytes()));
-    if (!rows) return false;
-    published->timeline = (struct hak_table){ (uintptr_t)rows, sizeof *rows, capacity, 0 };
+    time_rows = hak_os_map(hak_round_up(capacity * sizeof *time_rows, hak_os_page_bytes()));
+    if (!time_rows) return false;
+    published->timeline = (struct hak_table){ (uintptr_t)time_rows, sizeof *time_rows, capacity, 0 };
     published->timeline_ms = FIRST_MS;
     return true;
 }
@@ -40,7 +40,7 @@ void hak_timeline_clear(void) {
 static void thin(void) {
     struct hak_published *published = &hakmem_published;
     sequence_step();
-    for (uint64_t i = 0; i < published->timeline.used / 2; i++) rows[i] = rows[2 * i];
+    for (uint64_t i = 0; i < published->timeline.used / 2; i++) time_rows[i] = time_rows[2 * i];
     __atomic_store_n(&published->timeline.used, published->timeline.used / 2, __ATOMIC_RELAXED);
     published->timeline_ms *= 2;
     sequence_step();
@@ -54,7 +54,7 @@ static void heap_count(struct hak_heap *heap, void *count) {
 
 HAK_COLD void hak_timeline_tick(uint64_t now_ms) {
     struct hak_published *published = &hakmem_published;
-    if (!rows || !hak_sample_rate() || now_ms - last_ms < published->timeline_ms) return;
+    if (!time_rows || !hak_sample_rate() || now_ms - last_ms < published->timeline_ms) return;
     last_ms = now_ms;
     if (published->timeline.used == published->timeline.capacity) thin();
     struct hak_time_row row = {
@@ -72,6 +72,6 @@ HAK_COLD void hak_timeline_tick(uint64_t now_ms) {
         .fault_count = hak_os_usage().fault_count,
     };
     hak_heap_each(heap_count, &row.heap_count);
-    rows[published->timeline.used] = row;
+    time_rows[published->timeline.used] = row;
     __atomic_store_n(&published->timeline.used, published->timeline.used + 1, __ATOMIC_RELEASE);
 }
