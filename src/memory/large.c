@@ -84,6 +84,7 @@ void *hak_large_take(struct hak_rush *rush, size_t bytes, size_t align, hak_big_
     if (count > UINT32_MAX || align >> HAK_GRANULE_SHIFT > UINT32_MAX) return NULL;
     size_t granule = hak_span_take_in(rush, count, align > HAK_GRANULE_BYTES ? align >> HAK_GRANULE_SHIFT : 1, &dirty);
     if (granule == HAK_NO_GRANULE) return NULL;
+    if (count <= HAK_HALF_GRANULES) hak_purge_note_grown(counted(count - dirty)); /* larger ones' sites are known (memory/bigcache.h) */
     *zeroed = dirty == 0 || hak_span_is_blank(granule, count);
     uint64_t flags = (uint64_t)site << SITE_SHIFT;
     if (site && dirty < count) {
@@ -227,8 +228,10 @@ void hak_large_finish(struct hak_rush *rush, struct hak_granule *record) {
     if (site && hak_rush_takes_part(rush, true) && hak_big_given(site) && fresh) hak_big_looked(site, touched_share(granule, whole_pages(record)));
     span_end(rush, granule, count, moved, site);
     if (moved) hak_add(&moved_count, -1);
-    if (HAK_LIKELY(!hak_purge_over_long())) return;
-    if (hak_big_comes_back(site) && hak_purge_keep()) return;
+    bool is_over_long = hak_purge_over_long();
+    if (HAK_LIKELY(!is_over_long) && hak_load_relaxed(&hak_purge.over_since_ms) == 0) return;
+    if (hak_big_comes_back(site) && hak_purge_keep()) return; /* in the grace, too: what a thread keeps for itself has none */
+    if (!is_over_long) return;
     if (count >= RETURN_GRANULES_MIN && hak_big_never_comes_back(site)) hak_purge_span(granule, count);
     hak_purge_enforce();
 }

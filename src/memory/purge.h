@@ -10,7 +10,8 @@
  *            two seconds it falls, by half at most, to what was drawn in them. What was kept and never needed goes; what comes and
  *            goes stays.
  * The grace: above the bound free memory stays for free_grace_ms, by 64 MiB or as much again as the bound, before it goes back: who frees much
- *            often wants it in a moment. At once where there is a limit that it would exceed, where the user set the bound, and in a crowd;
+ *            often wants it in a moment. It ends when more comes from the kernel meanwhile than a quarter of that: then it is not what is
+ *            wanted. At once where there is a limit that it would exceed, where the user set the bound, and in a crowd;
  *            by a sixteenth of what the control group may have at most. What only its owner can use has none: blocks that
  *            strangers gave, blocks and spans that a thread keeps beyond its part of the bound; for their owner may wait for ever.
  * The delay: of the sweep, purge_delay_ms. It doubles, to 4 s at most, when what the sweep returned is touched again
@@ -41,6 +42,8 @@ struct hak_purge {
     hak_atomic_u64 late_bytes;       /* of the last, a second after they went back, or later */
     hak_atomic_u64 keep_ms;          /* when the window began */
     hak_atomic_u64 over_since_ms;    /* when free memory came to be above the bound; 0: it is not, or nobody has looked */
+    hak_atomic_i64 grown_bytes;      /* what came from the kernel since then */
+    hak_atomic_u64 above_bytes;      /* the furthest above the bound since then */
     hak_atomic_u64 grace_from_ms;    /* no grace before: the last one was for nothing */
     hak_atomic_u64 judged_since_ms;  /* when what is summed above began; later by half when it is halved */
     hak_atomic_u64 returned_ms;      /* when memory last went back */
@@ -110,6 +113,11 @@ HAK_INLINE bool hak_given_sum(int64_t *sum, int64_t bytes) { /* as hak_free_note
     if (HAK_LIKELY(*sum <= HAK_FREE_SUM_MAX && *sum >= -HAK_FREE_SUM_MAX)) return false;
     hak_given_flush(sum);
     return true;
+}
+
+/* So much of what is used now comes from the kernel. Free memory above the bound is not what the program wants, then. */
+HAK_INLINE void hak_purge_note_grown(int64_t bytes) {
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_purge.over_since_ms) != 0)) hak_add(&hak_purge.grown_bytes, bytes);
 }
 
 HAK_INLINE void hak_absent_note(int64_t bytes) { hak_add(&hak_purge.absent_bytes, bytes); }

@@ -341,6 +341,7 @@ static HAK_NOINLINE void pages_used(struct hak_slab *slab, uint64_t pages) {
     uint64_t touched = slab->returned & pages;
     slab->returned &= ~pages;
     hak_absent_note(-((int64_t)hak_word_count(touched) << slab->page_shift));
+    hak_purge_note_grown((int64_t)hak_word_count(touched) << slab->page_shift);
     struct hak_chunk *chunk = hak_chunk_at(hak_slab_granule(slab) / HAK_CHUNK_GRANULES);
     if (!hak_load_relaxed(&chunk->ever)) return;
     uint64_t again = pages_gone(slab, touched, false);
