@@ -79,6 +79,7 @@ impl Output {
             }
             Place::Replaced { target, draft } => draft_make(target, draft)
                 .and_then(fill)
+                .and_then(|value| flush(draft).map(|()| value)) // before the name: a power cut leaves the old file or the new one
                 .and_then(|value| fs::rename(draft, target).map(|()| value))
                 .inspect_err(|_| drop(fs::remove_file(draft))),
         };
@@ -102,6 +103,14 @@ impl Output {
                 }
             }
         }
+    }
+}
+
+/// To the disk; a file system that has none says EINVAL.
+fn flush(path: &Path) -> io::Result<()> {
+    match fs::File::open(path)?.sync_all() {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+        result => result,
     }
 }
 
