@@ -13,7 +13,7 @@ enum { TOUCHED_MAX = 1024, DENSE = 960 };
 static uint64_t sum_read;
 
 struct giving {
-    void (*put)(struct hak_policy_site *site, void *context);
+    bool (*put)(struct hak_policy_site *site, void *context);
     void *context;
     uint64_t sum;
 };
@@ -39,18 +39,18 @@ static void give_one(const struct hak_big_known *known, void *context) {
                                     .height = known->height * 8,
                                     .class_index = (uint16_t)known->octave,
                                     .number = { known->back, HAK_OPT(large_linger_ms), known->touched } };
-    giving->sum += row_sum(site.address, known->height, known->octave, known->back >= 2, known->touched >= DENSE);
-    giving->put(&site, giving->context);
+    uint64_t sum = row_sum((uintptr_t)known->address, known->height, known->octave, known->back >= 2, known->touched >= DENSE);
+    if (giving->put(&site, giving->context)) giving->sum += sum;
 }
 
-static uint64_t sum_put(void (*put)(struct hak_policy_site *site, void *context), void *context) {
+static uint64_t sum_put(bool (*put)(struct hak_policy_site *site, void *context), void *context) {
     struct giving giving = { put, context, 0 };
     hak_big_each(give_one, &giving);
     return giving.sum;
 }
 
-static bool give(void (*put)(struct hak_policy_site *site, void *context), void *context) { return sum_put(put, context) != sum_read; }
+static bool give(bool (*put)(struct hak_policy_site *site, void *context), void *context) { return sum_put(put, context) != sum_read; }
 
-static void note(void (*put)(struct hak_policy_site *site, void *context)) { sum_read = sum_put(put, NULL); }
+static void note(bool (*put)(struct hak_policy_site *site, void *context)) { sum_read = sum_put(put, NULL); }
 
 const struct hak_policy_room hak_big_sites = { take, give, note };

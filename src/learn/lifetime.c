@@ -493,7 +493,7 @@ static void policy_take(const struct hak_policy_site *site) {
     taught_sum += samples;
 }
 
-static uint64_t known_put(void (*put)(struct hak_policy_site *site, void *context), void *context) {
+static uint64_t known_put(bool (*put)(struct hak_policy_site *site, void *context), void *context) {
     uint64_t known_sum = 0;
     unsigned count = hak_load_acquire(&row_count);
     for (unsigned i = 1; i < count; i++) {
@@ -501,22 +501,21 @@ static uint64_t known_put(void (*put)(struct hak_policy_site *site, void *contex
         struct sums one = sums_of(&rows[i]);
         uint64_t samples = one.alive + one.dead;
         if (samples < (rows[i].class_index ? BASE_JUDGED : SAVED_JUDGED)) continue;
-        known_sum += samples;
         struct hak_policy_site site = {
             .address = (uintptr_t)rows[i].address, .height = rows[i].height << 3, .class_index = (uint16_t)rows[i].class_index,
             .kind = HAK_POLICY_POOL,
             .number = { hak_load_relaxed(&rows[i].is_long), one.alive * 1000 / samples, samples },
         };
-        put(&site, context);
+        if (put(&site, context)) known_sum += samples;
     }
     return known_sum;
 }
 
-static bool policy_give(void (*put)(struct hak_policy_site *site, void *context), void *context) {
+static bool policy_give(bool (*put)(struct hak_policy_site *site, void *context), void *context) {
     return known_put(put, context) > taught_sum + taught_sum / 8;
 }
 
-static void policy_note(void (*put)(struct hak_policy_site *site, void *context)) { taught_sum = known_put(put, NULL); }
+static void policy_note(bool (*put)(struct hak_policy_site *site, void *context)) { taught_sum = known_put(put, NULL); }
 
 void hak_learn_lifetime_start(void) {
     static const struct hak_policy_room room = { policy_take, policy_give, policy_note };

@@ -35,11 +35,11 @@ static struct {
 
 static const struct hak_policy_room *rooms[HAK_POLICY_KIND_COUNT];
 
-static void put_nothing(struct hak_policy_site *site, void *context) { (void)site, (void)context; }
+static bool put_nowhere(struct hak_policy_site *site, void *context);
 
 void hak_policy_forked(void) {
     for (unsigned kind = 0; kind < HAK_POLICY_KIND_COUNT; kind++)
-        if (rooms[kind] && rooms[kind]->note) rooms[kind]->note(put_nothing);
+        if (rooms[kind] && rooms[kind]->note) rooms[kind]->note(put_nowhere);
 }
 
 void hak_policy_room_set(enum hak_policy_kind kind, const struct hak_policy_room *room) { rooms[kind] = room; }
@@ -210,9 +210,9 @@ static uint64_t *key_place(uint64_t *keys, const struct hak_policy_site *site, u
     return &keys[at];
 }
 
-static void site_put(struct writer *writer, const struct hak_policy_site *site) {
+static bool site_put(struct writer *writer, const struct hak_policy_site *site) {
     /* the end needs a line too; what does not fit is left out, for the file is to be believed the next time */
-    if (writer->sites >= HAK_POLICY_SITES_MAX || writer->text.used + 2 * HAK_POLICY_LINE_MAX > writer->text.capacity) return;
+    if (writer->sites >= HAK_POLICY_SITES_MAX || writer->text.used + 2 * HAK_POLICY_LINE_MAX > writer->text.capacity) return false;
     writer->sites++;
     uint64_t key;
     if (writer->keys) {
@@ -220,24 +220,32 @@ static void site_put(struct writer *writer, const struct hak_policy_site *site) 
         *place = key;
     }
     hak_policy_write_site(&writer->text, site);
+    return true;
 }
 
-static void put_from_room(struct hak_policy_site *site, void *context) {
+static bool put_from_room(struct hak_policy_site *site, void *context) {
     const struct hak_module *module = module_around(site->address);
-    if (!module || !hak_module_name(module)) return;
+    if (!module || !hak_module_name(module)) return false;
     site->module = hak_module_name(module);
     site->offset = site->address - module->base;
-    site_put(context, site);
+    return site_put(context, site);
+}
+
+/* In a forked child, where the loader may not be asked: what is loaded since the last look may have a name. */
+static bool put_nowhere(struct hak_policy_site *site, void *context) {
+    (void)context;
+    const struct hak_module *module = module_around(site->address);
+    return !module || hak_module_name(module);
 }
 
 struct put_of_kind {
     struct writer *writer;
     enum hak_policy_kind kind;
 };
-static void put_with_kind(struct hak_policy_site *site, void *context) {
+static bool put_with_kind(struct hak_policy_site *site, void *context) {
     struct put_of_kind *put = context;
     site->kind = (uint16_t)put->kind;
-    put_from_room(site, put->writer);
+    return put_from_room(site, put->writer);
 }
 
 /* A module that was loaded since the start got none of its sites; but the room may have learnt the same one anew. */

@@ -31,11 +31,11 @@ struct hak_policy_room {
     /* Reading, once per site of the room's kind whose module is loaded: at start, before main. */
     void (*take)(const struct hak_policy_site *site);
     /* Writing: calls put() once per site worth keeping, at most HAK_POLICY_SITES_MAX in all; address, height, class_index and
-     * number are the room's, the rest is filled in by put(), which leaves out what lies in no module with a build-id.
+     * number are the room's, the rest is filled in by put(), which leaves out what lies in no module with a build-id and says so: it is no news.
      * Returns whether anything is new since the file was read. */
-    bool (*give)(void (*put)(struct hak_policy_site *site, void *context), void *context);
+    bool (*give)(bool (*put)(struct hak_policy_site *site, void *context), void *context);
     /* In a forked child: what is known now is no news of its own. put() is as give()'s, and does nothing. */
-    void (*note)(void (*put)(struct hak_policy_site *site, void *context));
+    void (*note)(bool (*put)(struct hak_policy_site *site, void *context));
 };
 
 /* Says which room a kind belongs to; before hak_learn_start(). */

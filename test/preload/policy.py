@@ -315,6 +315,37 @@ def growth_for_new_sites_wakes_it(folder):
     expect("new_sites" in new, f"a new site's growth is not seen: {new}")
 
 
+COMING_BACK = r"""
+#include <stdlib.h>
+#include <string.h>
+
+void come_back(void)
+{
+    for (int i = 0; i < 8; i++) {
+        char *block = malloc(1 << 20);
+        memset(block, i + 1, 1 << 20);
+        free(block);
+    }
+}
+"""
+
+
+def what_has_no_place_in_the_file_is_no_news(folder):
+    """Sites of modules without a build-id cannot be told in the next run: each end of such a program wrote its file anew."""
+    for name, text in (("plugin.c", COMING_BACK), ("host.c", "void come_back(void);\nint main(void) { come_back(); return 0; }\n")):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+    written = {}
+    for kind in ("sha1", "none"):
+        library, host = os.path.join(folder, f"plugin-{kind}.so"), os.path.join(folder, f"host-{kind}")
+        subprocess.run(["cc", "-O1", "-fno-builtin", "-fPIC", "-shared", f"-Wl,--build-id={kind}", "-o", library, os.path.join(folder, "plugin.c")], check=True)
+        subprocess.run(["cc", "-O1", "-Wl,--build-id", "-o", host, os.path.join(folder, "host.c"), library], check=True)
+        path = os.path.join(folder, f"plugin-{kind}.policy")
+        run(host, HAKMEM_POLICY=path)
+        written[kind] = os.path.exists(path)
+    expect(written == {"sha1": True, "none": False}, f"a file is written for sites that have a place in it: {written}")
+
+
 def who_learnt_nothing_writes_nothing(folder, program):
     path = os.path.join(folder, "fork.policy")
     run(program, "0.2", HAKMEM_POLICY=path)
@@ -447,6 +478,7 @@ def main():
         what_is_not_believed_is_told_and_left(folder, program, text)
         free_memory_that_is_not_wanted_again_is_not_kept(folder)
         growth_for_new_sites_wakes_it(folder)
+        what_has_no_place_in_the_file_is_no_news(folder)
         who_learnt_nothing_writes_nothing(folder, program)
         what_a_row_called_before_is_learnt_from_again(folder, program)
         the_verdict_of_a_trial_that_went_on_is_kept(folder, program)
