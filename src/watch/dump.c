@@ -12,6 +12,7 @@
 #include "os/descriptor.h"
 #include "os/mappings.h"
 #include "os/os.h"
+#include "rules/options.h"
 #include "watch/alone.h"
 
 #include <errno.h>
@@ -28,6 +29,11 @@ struct section {
 enum { TEXT = 1, MEMORY = 2 };
 
 static const char dump_magic[16] = "HAKMEM DUMP 1\n\n";
+#if defined(__x86_64__)
+static const char machine[] = "x86_64";
+#elif defined(__aarch64__)
+static const char machine[] = "aarch64";
+#endif
 
 static int section_write(int fd, const char *name, unsigned kind, uintptr_t address, const void *bytes, size_t count) {
     struct section head = { .kind = kind, .address = address, .bytes = count };
@@ -97,14 +103,35 @@ static int slabs_write(int fd) {
     return error;
 }
 
+/* As they are now. */
+static int options_write(int fd) {
+    int error = 0;
+    for (unsigned i = 0; i < HAK_OPTION_COUNT && !error; i++) {
+        const struct hak_option_row *row = &hak_option_rows[i];
+        const char *field = (const char *)&hak_options + row->offset;
+        char line[sizeof row->name + HAK_OPTION_TEXT_BYTES + 2];
+        struct hak_text text = HAK_TEXT(line);
+        hak_text_format(&text, "%s ", row->name);
+        if (row->is_text) hak_text_format(&text, "%s\n", field);
+        else hak_text_format(&text, "%lu\n", __atomic_load_n((const uint64_t *)(const void *)field, __ATOMIC_RELAXED));
+        error = section_write(fd, "options", TEXT, 0, line, hak_text_held(&text));
+    }
+    return error;
+}
+
 static int all_write(int fd, const char *reason) {
     struct hak_published *published = &hakmem_published;
-    char line[256];
+    char line[320];
     struct hak_text text = HAK_TEXT(line);
     hak_text_format(&text, "reason %s\npid %u\nmonotonic_ns %lu\nrealtime_ns %lu\npublished %p\nresident_bytes %zu\n", reason,
                     hak_os_pid(), hak_os_clock_ns(), hak_os_clock_realtime_ns(), (void *)published, hak_os_resident_bytes());
+    hak_text_format(&text, "machine %s\nprocessors %u\npage_bytes %zu\n", machine, hak_os_processors(), hak_os_page_bytes());
     int error = hak_os_write_all(fd, dump_magic, sizeof dump_magic);
     if (!error) error = section_write(fd, "about", TEXT, 0, line, hak_text_held(&text));
+    if (!error) error = file_copy(fd, "host", "/proc/sys/kernel/hostname");
+    if (!error) error = file_copy(fd, "kernel", "/proc/sys/kernel/osrelease");
+    if (!error) error = file_copy(fd, "meminfo", "/proc/meminfo");
+    if (!error) error = options_write(fd);
     if (!error) error = file_copy(fd, "cmdline", "/proc/thread-self/cmdline");
     if (!error) error = file_copy(fd, "maps", "/proc/thread-self/maps");
     if (!error) error = memory_write(fd, "published", published, sizeof *published);

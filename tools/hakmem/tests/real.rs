@@ -84,6 +84,32 @@ fn every_number_that_the_report_needs_is_there() {
     assert!(stderr.contains("allocates ended with status 0") && !stderr.contains("no report"), "{stderr}");
 }
 
+#[test]
+fn a_dump_says_where_its_program_ran_and_how() {
+    let Some(library) = library() else { return };
+    let folder = folder("real-where-dump");
+    let dump = folder.join("a.hakdump");
+    let mut program = Command::new("sort");
+    program
+        .arg("/dev/null")
+        .env("LD_PRELOAD", &library)
+        .env("HAKMEM_RECORD", &dump)
+        .env("HAKMEM_FREE_MAX_MB", "7");
+    assert!(program.status().unwrap().success());
+    let (code, page, stderr) =
+        output(&mut hakmem_with(&library, &["report", dump.to_str().unwrap(), "-o", "-"]));
+    assert_eq!(code, Some(0), "{stderr}");
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    for text in
+        [&format!("on {}", host.trim_end()), kernel.trim_end(), std::env::consts::ARCH, "free_max_mb=7"]
+    {
+        assert!(page.contains(text), "{text}");
+    }
+    assert!(!page.contains("0 processors"));
+    fs::remove_dir_all(&folder).unwrap();
+}
+
 /// As one of 10 to 16 GiB of small blocks: with more in it than the file of a profile may have.
 #[test]
 fn a_dump_of_a_large_heap_is_read() {

@@ -1,11 +1,15 @@
 //! dump.rs - the library's dump files: the same tables as in memory, at their addresses, in a file.
 //!
 //! Source:  src/watch/dump.c, docs/recording.md: "HAKMEM DUMP 1", then sections, each with its name, kind, address and
-//!          length. Texts: about (reason, pid, clocks, where hak_published was), cmdline, maps. Memory: all else.
+//!          length. Texts: about (reason, pid, clocks, where hak_published was), host, kernel, meminfo, options, cmdline, maps.
+//!          Memory: all else.
 //! Trust:   a dump may be cut short by a full disk or a kill, or be made by somebody: every length is checked, and what is
 //!          not there reads as missing memory, as in a process.
 //! Names:   are found here and now; a file that was replaced since is told by its build id, and gives no names.
 
+mod about;
+
+use self::about::{line_of, program_of, settings_of};
 use super::convert::{self, Subject};
 use super::guards::{self, Misuse};
 use super::memory::{Mapping, Memory, mappings_parse};
@@ -13,10 +17,10 @@ use super::pages::{Census, Residence};
 use super::raw::{self, Tables};
 use super::subject;
 use crate::profile::file::FILE_BYTES_MAX;
-use crate::profile::model::{Profile, Program};
+use crate::profile::model::Profile;
 use crate::text;
 use memmap2::Mmap;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::ops::Deref;
@@ -111,12 +115,7 @@ struct Opened<'a> {
 
 fn opened(content: &Content) -> Result<Opened<'_>, String> {
     let dump = parse(content)?;
-    let about = |name: &str| {
-        let text = String::from_utf8_lossy(dump.texts.get("about").map(Vec::as_slice).unwrap_or_default());
-        let line =
-            text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
-        line.unwrap_or_default()
-    };
+    let about = |name: &str| line_of(&dump, "about", name);
     let address = about("published");
     let address = u64::from_str_radix(address.trim_start_matches("0x"), 16)
         .map_err(|_| "is damaged: it does not say what it is of")?;
@@ -130,7 +129,7 @@ fn opened(content: &Content) -> Result<Opened<'_>, String> {
         program,
         mappings,
         root: PathBuf::from("/"),
-        settings: Vec::new(),
+        settings: settings_of(&dump),
         resident_bytes: number("resident_bytes"),
         resident_peak_bytes: 0,
         now_ns: number("monotonic_ns"),
@@ -250,33 +249,6 @@ fn build_id_of_image(page: &[u8]) -> Option<String> {
     None
 }
 
-/// The program's own image: the lowest that has code. Java maps an archive of classes lower.
-fn image_of(mappings: &[Mapping]) -> PathBuf {
-    let with_code: HashSet<&PathBuf> =
-        mappings.iter().filter(|mapping| mapping.is_executable).map(|mapping| &mapping.path).collect();
-    let mut images =
-        mappings.iter().filter(|mapping| mapping.path.is_absolute()).map(|mapping| &mapping.path);
-    images.find(|path| with_code.contains(path)).cloned().unwrap_or_default()
-}
-
-fn program_of(dump: &Dump, mappings: &[Mapping], pid: u64) -> Program {
-    let command = dump.texts.get("cmdline").map(Vec::as_slice).unwrap_or_default();
-    let command = command.strip_suffix(b"\0").unwrap_or(command);
-    let command = command.split(|byte| *byte == 0).map(|part| String::from_utf8_lossy(part).into_owned());
-    let path = image_of(mappings).to_string_lossy().into_owned();
-    let mut program = Program {
-        name: path.rsplit('/').next().unwrap_or_default().to_owned(),
-        path,
-        command: command.collect(),
-        pid: u32::try_from(pid).unwrap_or(0),
-        ..subject::machine()
-    };
-    crate::profile::file::name_clean(&mut program.name);
-    crate::profile::file::name_clean(&mut program.path);
-    program.command.iter_mut().for_each(crate::profile::file::name_clean);
-    program
-}
-
 #[cfg(test)]
 mod tests {
     use super::raw::{ClassRow, Geometry, Plain, Published, Table};
@@ -285,7 +257,6 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::os::unix::fs::FileExt;
     use std::os::unix::net::UnixStream;
-    use std::path::Path;
     use std::time::{Duration, Instant};
 
     fn read(bytes: &[u8]) -> Content {
@@ -559,16 +530,6 @@ mod tests {
         let (whole, cut) = (opened(&whole).ok().unwrap(), opened(&cut).ok().unwrap());
         assert_eq!((whole.whole(), cut.whole()), (Ok(()), Err("is cut short".to_owned())));
         assert_eq!(cut.refused("x"), "is cut short");
-    }
-
-    #[test]
-    fn the_program_is_what_has_code_and_lies_lowest() {
-        let text = b"7000-8000 rw-p 00000000 fe:00 9 /opt/java/classes.jsa\n\
-            a000-b000 r--p 00000000 fe:00 10 /opt/java/bin/java\n\
-            b000-c000 r-xp 00001000 fe:00 10 /opt/java/bin/java\n\
-            d000-e000 r-xp 00000000 fe:00 11 /usr/lib/libc.so.6\n";
-        assert_eq!(image_of(&mappings_parse(text)), Path::new("/opt/java/bin/java"));
-        assert_eq!(image_of(&[]), Path::new(""));
     }
 
     #[test]

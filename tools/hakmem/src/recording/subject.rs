@@ -91,7 +91,7 @@ fn program_of(pid: u32) -> Program {
 }
 
 /// What is true of every program here.
-pub fn machine() -> Program {
+fn machine() -> Program {
     let host = fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
     Program {
         host: std::ffi::OsStr::from_bytes(host.trim_ascii_end()).to_string_lossy().into_owned(),

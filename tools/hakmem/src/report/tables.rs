@@ -409,7 +409,7 @@ pub fn facts(profile: &Profile) -> Vec<(&'static str, String)> {
         .filter(|setting| !setting.is_default)
         .map(|setting| format!("{}={}", setting.name, setting.value))
         .collect();
-    // Dumps do not say.
+    // Dumps of older libraries do not say.
     if !profile.settings.is_empty() {
         facts.push(("Options", if own.is_empty() { "all as they come".to_owned() } else { own.join(", ") }));
     }
