@@ -263,6 +263,11 @@ pub fn hurry_from_now(last_words: Vec<u8>) {
     handlers_install();
 }
 
+/// As such a signal says it.
+pub fn hurry() {
+    HURRIED.store(true, Relaxed);
+}
+
 pub fn is_hurried() -> bool {
     HURRIED.load(Relaxed)
 }

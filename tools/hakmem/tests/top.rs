@@ -3,10 +3,11 @@
 
 mod common;
 
-use common::published::{Sleeper, publishing};
-use common::{assert_refused, hakmem, output};
+use common::published::{Sleeper, publishing, stripped};
+use common::{assert_refused, folder, hakmem, output};
 use std::fs::File;
 use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -186,6 +187,25 @@ fn what_is_begun_here_is_shown_and_ends_here() {
     assert_eq!(top.end().code(), Some(0));
     top.assert_given_back();
     assert!(metrics().contains("\nhakmem_recording 0\n"));
+}
+
+/// A server of debug files may take minutes; the look that waits for it does not keep the screen.
+#[test]
+fn the_end_waits_for_no_server() {
+    let folder = folder("top-debuginfod");
+    let (library, ..) = stripped();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let process = Sleeper::with(Some(&library), &["STAND_IN_RECORDS"]);
+    let cache = folder.join("cache");
+    let variables =
+        [("DEBUGINFOD_URLS", address.as_str()), ("DEBUGINFOD_CACHE_PATH", cache.to_str().unwrap())];
+    let mut top = Terminal::start(&["top", "-p", &process.pid(), "-i", "0.2"], &variables);
+    let (_asked, _) = listener.accept().unwrap(); // and never answered
+    top.press("q");
+    assert_eq!(top.end().code(), Some(0));
+    top.assert_given_back();
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

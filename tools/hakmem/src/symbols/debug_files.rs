@@ -8,11 +8,14 @@
 //! Rejected: an HTTPS client in the tool: 60 crates and 40 s of building for what two programs do.
 
 use super::image::build_id_of;
+use crate::process;
 use std::env;
 use std::ffi::OsStr;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 const DEBUG_ROOT: &str = "/usr/lib/debug";
 
@@ -69,9 +72,15 @@ fn from_servers(build_id: &str) -> Option<PathBuf> {
 }
 
 fn by_elfutils(build_id: &str) -> Option<PathBuf> {
-    let output = quiet("debuginfod-find").args(["debuginfo", build_id]).output().ok()?;
-    let path = PathBuf::from(OsStr::from_bytes(output.stdout.trim_ascii_end()));
-    (output.status.success() && path.is_file()).then_some(path)
+    let mut command = quiet("debuginfod-find");
+    let mut child = command.args(["debuginfo", build_id]).stdout(Stdio::piped()).spawn().ok()?;
+    if !succeeds(&mut child) {
+        return None;
+    }
+    let mut said = Vec::new(); // a path: less than a pipe holds
+    child.stdout.take()?.read_to_end(&mut said).ok()?;
+    let path = PathBuf::from(OsStr::from_bytes(said.trim_ascii_end()));
+    path.is_file().then_some(path)
 }
 
 fn by_curl(servers: &str, build_id: &str) -> Option<PathBuf> {
@@ -85,8 +94,9 @@ fn by_curl(servers: &str, build_id: &str) -> Option<PathBuf> {
         let address = format!("{}/buildid/{build_id}/debuginfo", server.trim_end_matches('/'));
         let limits = ["--connect-timeout", "10", "--max-time", "300", "--max-filesize", "4294967296"];
         let only = ["--proto", "=http,https", "--location", "--fail", "--silent", "--output"];
-        let status = quiet("curl").args(limits).args(only).arg(&draft).arg(address).status();
-        status.is_ok_and(|status| status.success())
+        let child =
+            quiet("curl").args(limits).args(only).arg(&draft).arg(address).stdout(Stdio::null()).spawn();
+        child.is_ok_and(|mut child| succeeds(&mut child))
     });
     if fetched && std::fs::rename(&draft, &path).is_ok() {
         return Some(path);
@@ -103,6 +113,22 @@ fn cache_folder() -> Option<PathBuf> {
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(Path::new(&env::var_os("HOME")?).join(".cache")));
     cache.map(|cache| cache.join("debuginfod_client"))
+}
+
+/// Where there is no time for it, it is ended. A server may take minutes.
+fn succeeds(child: &mut Child) -> bool {
+    const LOOK: Duration = Duration::from_millis(20);
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) if !process::is_hurried() => std::thread::sleep(LOOK),
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return false;
+            }
+        }
+    }
 }
 
 fn quiet(program: &str) -> Command {

@@ -3,7 +3,7 @@
 //! Owns: the Looker. The screen sends it what is wanted; it sends what it saw.
 
 use super::look::{Looker, Seen};
-use crate::text;
+use crate::{process, text};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -49,6 +49,7 @@ impl Watcher {
 impl Drop for Watcher {
     fn drop(&mut self) {
         let _ = self.wants.send(Want::End);
+        process::hurry(); // a look may wait for a server of debug files
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
