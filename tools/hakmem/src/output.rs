@@ -78,9 +78,12 @@ impl Output {
                 fs::OpenOptions::new().write(true).truncate(true).open(path).and_then(fill)
             }
             Place::Replaced { target, draft } => draft_make(target, draft)
-                .and_then(fill)
-                .and_then(|value| flush(draft).map(|()| value)) // before the name: a power cut leaves the old file or the new one
-                .and_then(|value| fs::rename(draft, target).map(|()| value))
+                .and_then(|file| {
+                    let same = file.try_clone()?; // by name we might not be allowed to read it
+                    let value = fill(file)?;
+                    flush(&same)?; // before it has its name: a power cut leaves the old file or the new one
+                    fs::rename(draft, target).map(|()| value)
+                })
                 .inspect_err(|_| drop(fs::remove_file(draft))),
         };
         written.map_err(|error| failure(&self.path, &error_text(&error)))
@@ -107,8 +110,8 @@ impl Output {
 }
 
 /// To the disk; a file system that has none says EINVAL.
-fn flush(path: &Path) -> io::Result<()> {
-    match fs::File::open(path)?.sync_all() {
+fn flush(file: &fs::File) -> io::Result<()> {
+    match file.sync_all() {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         result => result,
     }
@@ -295,6 +298,30 @@ mod tests {
         let mut status = 0;
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
         assert_eq!(status, 0);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Root reads every file, others not even their own of mode 0200.
+    #[test]
+    fn what_may_be_written_but_not_read_is_written() {
+        let folder = std::env::temp_dir().join(format!("hakmem-unread-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+        let (old, fresh) = (folder.join("old"), folder.join("fresh"));
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            unsafe { libc::setuid(65534) }; // where we are root
+            let is_right = fs::write(&old, "old").is_ok()
+                && fs::set_permissions(&old, fs::Permissions::from_mode(0o200)).is_ok()
+                && Output::open(&old).is_ok_and(|output| output.write(b"new").is_ok())
+                && unsafe { libc::umask(0o400) } != 0o400
+                && Output::open(&fresh).is_ok_and(|output| output.write(b"new").is_ok());
+            unsafe { libc::_exit(i32::from(!is_right)) };
+        }
+        let mut status = 0;
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status, 0);
+        assert_eq!(fs::metadata(&old).unwrap().len() + fs::metadata(&fresh).unwrap().len(), 6);
         fs::remove_dir_all(&folder).unwrap();
     }
 

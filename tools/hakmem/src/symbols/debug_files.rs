@@ -85,8 +85,8 @@ fn by_elfutils(build_id: &str) -> Option<PathBuf> {
 
 fn by_curl(servers: &str, build_id: &str) -> Option<PathBuf> {
     let path = cache_folder()?.join(build_id).join("debuginfo");
-    if path.is_file() {
-        return Some(path);
+    if path.is_file() && build_id_of(&path) == build_id {
+        return Some(path); // else a power cut left it so
     }
     std::fs::create_dir_all(path.parent()?).ok()?;
     let draft = path.with_extension(format!("part{}", std::process::id()));
