@@ -63,6 +63,7 @@ static bool tables_map(void) {
     size_t page = hak_os_page_bytes(), live_count = LIVE / (small ? SMALL : 1), thread_count = THREADS / (small ? SMALL : 1);
     size_t live_bytes = hak_round_up(live_count * sizeof *live, page), next_bytes = hak_round_up(live_count * 4, page);
     size_t bytes = live_bytes + next_bytes + hak_round_up(thread_count * sizeof *threads, page);
+    if (!hak_timeline_start(small)) return false; /* first: it is taken again where the rest cannot be had */
     char *at = hak_os_map(bytes);
     if (!at) return false;
     hak_os_not_huge(at, bytes); /* only what is used is to become resident, also where the system's setting is "always" */
@@ -76,7 +77,6 @@ static bool tables_map(void) {
     published->live = table_of(live, sizeof *live, live_count, 0);
     published->threads = table_of(threads, sizeof *threads, thread_count, 1);
     threads[0].sequence = 2;
-    if (!hak_timeline_start(small)) return false;
     published->start_ns = hak_os_clock_ns();
     published->start_realtime_ns = hak_os_clock_realtime_ns();
     published->pid = hak_os_pid();

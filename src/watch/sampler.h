@@ -104,6 +104,7 @@ void hak_thin_step(uint64_t *random);
 /* The lowest rate that rows may have; 0: any. */
 uint64_t hak_thin_rate(void);
 void hak_thin_clear(void);
+void hak_thin_in_child(void); /* who began a round is not here */
 
 /* --- timeline.c --- */
 

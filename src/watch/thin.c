@@ -17,11 +17,18 @@
 enum { AT_ONCE = 16 };
 
 static hak_atomic_u64 least;
-static hak_atomic_u32 round_at, is_round; /* rows that were drawn, while there is a round */
+static hak_atomic_u32 round_at; /* rows that were drawn, while there is a round */
+enum { NONE, BEGINS, GOES_ON };
+static hak_atomic_u32 state; /* who finds that one begins leaves it: `round_at` is the last one's, whose end would be this one's, and the rate doubled again */
 
 uint64_t hak_thin_rate(void) { return hak_load_relaxed(&least); }
 
 void hak_thin_clear(void) { hak_store_relaxed(&least, 0); }
+
+void hak_thin_in_child(void) {
+    uint32_t begins = BEGINS;
+    hak_cas(&state, &begins, NONE);
+}
 
 static void row_draw(uint32_t number, uint64_t rate, uint64_t *random) {
     const struct hak_live_row *row = hak_record_row(number);
@@ -45,17 +52,20 @@ static void row_draw(uint32_t number, uint64_t rate, uint64_t *random) {
 
 void hak_thin_step(uint64_t *random) {
     uint64_t capacity = hakmem_published.live.capacity, used = __atomic_load_n(&hakmem_published.live.used, __ATOMIC_RELAXED);
-    uint32_t none = 0;
-    if (HAK_LIKELY(!hak_load_relaxed(&is_round))) {
+    uint32_t seen = hak_load_acquire(&state);
+    if (HAK_LIKELY(seen == NONE)) {
         if (HAK_LIKELY(hak_record_live_count() < capacity - capacity / 4)) return;
-        if (!hak_cas(&is_round, &none, 1)) return;
+        if (!hak_cas(&state, &seen, BEGINS)) return;
         hak_store_relaxed(&least, 2 * hak_sample_rate());
-        hak_store_release(&round_at, 0);
+        hak_store_relaxed(&round_at, 0);
         __atomic_fetch_add(&hakmem_published.thinned, 1, __ATOMIC_RELAXED);
         hak_sample_rate_again();
+        hak_store_release(&state, GOES_ON); /* pairs with the load */
+    } else if (seen == BEGINS) {
+        return;
     }
     uint64_t rate = hak_load_relaxed(&least);
     uint32_t at = hak_add(&round_at, AT_ONCE);
     for (uint32_t i = at; i < at + AT_ONCE && i < used; i++) row_draw(i + 1, rate, random);
-    if (at + AT_ONCE >= used) hak_store_release(&is_round, 0);
+    if (at + AT_ONCE >= used) hak_store_release(&state, NONE);
 }

@@ -21,7 +21,7 @@ static uint64_t last_ms;
 bool hak_timeline_start(bool small) {
     struct hak_published *published = &hakmem_published;
     size_t capacity = ROWS / (small ? SMALL : 1);
-    time_rows = hak_os_map(hak_round_up(capacity * sizeof *time_rows, hak_os_page_bytes()));
+    if (!time_rows) time_rows = hak_os_map(hak_round_up(capacity * sizeof *time_rows, hak_os_page_bytes()));
     if (!time_rows) return false;
     published->timeline = (struct hak_table){ (uintptr_t)time_rows, sizeof *time_rows, capacity, 0 };
     published->timeline_ms = FIRST_MS;

@@ -124,7 +124,10 @@ static HAK_COLD void on_fork(void) {
         __atomic_store_n(&control->seen, request, __ATOMIC_RELEASE);
     }
     if (HAK_UNLIKELY(rate_asked && !hak_options.record[0])) record(0);
-    if (HAK_UNLIKELY(hak_sample_rate() != 0)) hak_sample_rate_again(); /* or each child would draw what its brothers draw, block by block */
+    if (HAK_UNLIKELY(hak_sample_rate() != 0)) {
+        hak_thin_in_child();
+        hak_sample_rate_again(); /* or each child would draw what its brothers draw, block by block */
+    }
     if (HAK_UNLIKELY(hakmem_published.renewed & 1)) hak_record_renew(); /* a thread of the parent was in the middle of it */
 }
 
