@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "unit/room.h"
+#include "unit/free_memory.h"
 
 #include "memory/bigcache.h"
 #include "memory/chunk.h"
@@ -13,29 +13,6 @@
 #include "memory/limit.h"
 #include "memory/purge.h"
 #include "rules/options.h"
-
-#define MIB (1 << 20)
-
-static int start(void **state) {
-    (void)state;
-    room_region_start();
-    return 0;
-}
-
-static int64_t free_now(void) { return hak_load_relaxed(&hak_purge.free_bytes); }
-
-static void keep_set(uint64_t bytes) {
-    hak_store_relaxed(&hak_purge.keep_bytes, bytes);
-    hak_store_relaxed(&hak_purge.keep_ms, hak_os_clock_ms());
-    hak_store_relaxed(&hak_purge.judged_since_ms, hak_os_clock_ms());
-    hak_store_relaxed(&hak_purge.free_peak_bytes, free_now());
-    hak_store_relaxed(&hak_purge.drawn_bytes, 0);
-    hak_store_relaxed(&hak_purge.judged_returned_bytes, 0);
-    hak_store_relaxed(&hak_purge.judged_retouched_bytes, 0);
-    hak_store_relaxed(&hak_purge.enforced_bytes, 0);
-    hak_store_relaxed(&hak_purge.enforced_retouched_bytes, 0);
-    hak_store_relaxed(&hak_purge.late_bytes, 0);
-}
 
 enum { GRACE_MS = 600000 }; /* no test is as slow */
 

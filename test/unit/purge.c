@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "unit/room.h"
+#include "unit/free_memory.h"
 
 #include <hakmem/hakmem.h>
 
@@ -16,29 +16,6 @@
 #include "rules/options.h"
 
 #include <string.h>
-
-#define MIB (1 << 20)
-
-static int start(void **state) {
-    (void)state;
-    room_region_start();
-    return 0;
-}
-
-static int64_t free_now(void) { return hak_load_relaxed(&hak_purge.free_bytes); }
-
-static void keep_set(uint64_t bytes) {
-    hak_store_relaxed(&hak_purge.keep_bytes, bytes);
-    hak_store_relaxed(&hak_purge.keep_ms, hak_os_clock_ms());
-    hak_store_relaxed(&hak_purge.judged_since_ms, hak_os_clock_ms());
-    hak_store_relaxed(&hak_purge.free_peak_bytes, free_now());
-    hak_store_relaxed(&hak_purge.drawn_bytes, 0);
-    hak_store_relaxed(&hak_purge.judged_returned_bytes, 0);
-    hak_store_relaxed(&hak_purge.judged_retouched_bytes, 0);
-    hak_store_relaxed(&hak_purge.enforced_bytes, 0);
-    hak_store_relaxed(&hak_purge.enforced_retouched_bytes, 0);
-    hak_store_relaxed(&hak_purge.late_bytes, 0);
-}
 
 /* Another thread began the sums anew, by a clock that it read later: milliseconds below 0, and their number 0 ended the program by SIGFPE. */
 static void sums_may_have_begun_later_than_now(void **state) {
