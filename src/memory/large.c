@@ -14,6 +14,7 @@
 #include "memory/limit.h"
 #include "memory/purge.h"
 
+#include <errno.h>
 #include <string.h>
 
 char hak_large_mark[HAK_LINE] HAK_ALIGNED(HAK_LINE);
@@ -153,13 +154,24 @@ void hak_large_clear(struct hak_granule *record, size_t bytes) {
     }
 }
 
+/* The kernel has taken it away and gives nothing for it: nobody gets it, and no further block is moved. */
+static void lose(size_t count) {
+    hak_add(&hak_large_lost_granules, (int64_t)count);
+    hak_add(&moved_count, MOVED_MAX);
+}
+
 static void span_end(struct hak_rush *rush, size_t granule, size_t count, bool moved, hak_big_name site) {
     enum hak_span_state state = HAK_SPAN_DIRTY;
     bool is_unseen = !moved && hak_big_is_sparse(site);
     if (is_unseen) hak_span_leave_unseen(granule, count);
     if (moved) { /* a fresh mapping merges with its neighbours again */
         size_t bytes = count << HAK_GRANULE_SHIFT;
-        if (hak_os_fresh(hak_granule_address(granule), bytes) == 0) {
+        int result = hak_os_fresh(hak_granule_address(granule), bytes);
+        if (HAK_UNLIKELY(result == -EFAULT)) {
+            lose(count);
+            return;
+        }
+        if (result == 0) {
             hak_huge_forget(granule, count);
             state = HAK_SPAN_CLEAN;
         }
@@ -276,8 +288,7 @@ HAK_INLINE bool resize(struct hak_granule *record, size_t bytes, size_t used) {
 bool hak_large_resize(struct hak_granule *record, size_t bytes) { return resize(record, bytes, 0); }
 HAK_COLD bool hak_large_resize_settled(struct hak_granule *record, size_t bytes, size_t used) { return resize(record, bytes, used); }
 
-/* The kernel unmaps the destination before some of its checks. What may be a hole is mapped anew; if that fails, too, nobody gets it, and no further
- * block is moved. */
+/* The kernel unmaps the destination before some of its checks. What may be a hole is mapped anew; if that fails, too, it is lost. */
 static void move_failed(size_t to, size_t count, int failed) {
     if (failed == HAK_OS_MOVE_NOT_BEGUN) {
         hak_span_give(to, count, HAK_SPAN_AS_IT_WAS); /* for the copy, perhaps */
@@ -285,8 +296,7 @@ static void move_failed(size_t to, size_t count, int failed) {
         hak_huge_forget(to, count);
         hak_span_give(to, count, failed == HAK_OS_MOVE_MENDED ? HAK_SPAN_DIRTY : HAK_SPAN_CLEAN);
     } else {
-        hak_add(&hak_large_lost_granules, (int64_t)count);
-        hak_add(&moved_count, MOVED_MAX);
+        lose(count);
     }
 }
 

@@ -122,20 +122,39 @@ int hak_os_unmap(void *address, size_t bytes) {
     return (int)HAK_SYS2(SYS_munmap, address, bytes);
 }
 
+/* Some refusals come after the kernel has taken away what was there. A page is asked, and not the call that would map it: at the limit on mappings
+ * that is refused before it looks. */
+static bool is_gone(void *address) {
+    unsigned char page;
+    return !hak_os_resident(address, hak_os_page_bytes(), &page);
+}
+
+static int move_over(void *fresh, void *address, size_t bytes) {
+#ifdef HAK_DEBUG
+    if (hak_os_fault && hak_os_fault(HAK_OS_FRESH_LATE)) {
+        HAK_SYS2(SYS_munmap, address, bytes);
+        return -ENOMEM;
+    }
+#endif
+    return HAK_SYS5(SYS_mremap, fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address) == (long)address ? 0 : -ENOMEM;
+}
+
 /* MAP_FIXED unmaps what is there, and only then do kernels before 6.12 look whether so much may be committed (vm.overcommit_memory 2): a hole
  * in what is ours. So the new mapping is made elsewhere, where a refusal harms nothing, and moved: that commits nothing more. */
 static int map_anew(void *address, size_t bytes) {
     bool is_large = bytes >= LOCKED_LOOK_BYTES, is_expected = is_large && hak_load_relaxed(&is_locked);
     void *fresh = map(NULL, bytes, is_expected ? PROT_NONE : PROT_READ | PROT_WRITE, 0);
     if (!fresh || (is_large && locked_look(fresh, bytes, is_expected) != 0)) return -ENOMEM;
-    if (HAK_SYS5(SYS_mremap, fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address) == (long)address) return 0;
+    if (move_over(fresh, address, bytes) == 0) return 0;
     HAK_SYS2(SYS_munmap, fresh, bytes);
-    return -ENOMEM;
+    if (!is_gone(address)) return -ENOMEM;
+    return hak_os_map_at(address, bytes) == 0 ? 0 : -EFAULT;
 }
 
 int hak_os_fresh(void *address, size_t bytes) {
     FAULT(HAK_OS_FRESH, -ENOMEM);
-    if (map_anew(address, bytes) != 0) return -ENOMEM;
+    int result = map_anew(address, bytes);
+    if (result != 0) return result;
     advise(address, bytes, MADV_NOHUGEPAGE); /* as its neighbours, or they do not merge */
     return 0;
 }
@@ -231,8 +250,8 @@ bool hak_os_huge_there(void) {
 /* A new mapping: where small pages once were the kernel keeps their table, and would fill it with small ones again. */
 int hak_os_huge(void *address, size_t bytes) {
     FAULT(HAK_OS_ADVISE, -ENOMEM);
-    if (map_anew(address, bytes) != 0) return -ENOMEM;
-    return advise(address, bytes, MADV_HUGEPAGE);
+    int result = map_anew(address, bytes);
+    return result != 0 ? result : advise(address, bytes, MADV_HUGEPAGE);
 }
 
 int hak_os_not_huge(void *address, size_t bytes) { return advise(address, bytes, MADV_NOHUGEPAGE); }
@@ -275,12 +294,9 @@ static int move_part(char *from, char *to, size_t bytes) {
     return result < 0 ? (int)result : -EINVAL;
 }
 
-/* What refused a part left all of `to`'s part there, or a hole in its place, which is mapped where it is: a limit on address space has room for that.
- * Whether it is there is asked first, of a page: at the limit on mappings a map call is refused before it looks. */
+/* What refused a part left all of `to`'s part there, or a hole in its place, which is mapped where it is: a limit on address space has room for that. */
 static int move_refused(char *to, size_t done, size_t part, int result) {
-    unsigned char page;
-    bool is_there = hak_os_resident(to + done, hak_os_page_bytes(), &page);
-    int mapped = is_there ? -EEXIST : hak_os_map_at(to + done, part);
+    int mapped = is_gone(to + done) ? hak_os_map_at(to + done, part) : -EEXIST;
     if (mapped != 0 && mapped != -EEXIST) return result;
     return done == 0 && mapped != 0 ? HAK_OS_MOVE_NOT_BEGUN : HAK_OS_MOVE_MENDED;
 }

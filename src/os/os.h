@@ -21,7 +21,7 @@ struct hak_range {
 
 enum hak_os_call {
     HAK_OS_MAP_AT, HAK_OS_UNMAP, HAK_OS_RETURN, HAK_OS_MOVE, HAK_OS_FRESH, HAK_OS_ADVISE, HAK_OS_BARRIER, HAK_OS_RESERVE,
-    HAK_OS_PROTECT, HAK_OS_MOVE_EARLY,
+    HAK_OS_PROTECT, HAK_OS_MOVE_EARLY, HAK_OS_FRESH_LATE,
     HAK_OS_CALL_COUNT
 };
 #ifdef HAK_DEBUG
@@ -33,7 +33,8 @@ extern bool (*hak_os_fault)(enum hak_os_call call); /* true: this call fails */
 int hak_os_map_at(void *address, size_t bytes);
 void *hak_os_map(size_t bytes);                         /* read-write, anywhere */
 int hak_os_unmap(void *address, size_t bytes);
-int hak_os_fresh(void *address, size_t bytes);          /* maps zero pages over what is there, read-write */
+/* Maps zero pages over what is there, read-write. -EFAULT: it failed, and nothing is there any more. */
+int hak_os_fresh(void *address, size_t bytes);
 void *hak_os_reserve(size_t bytes);                     /* addresses that nothing may touch, anywhere */
 int hak_os_protect(void *address, size_t bytes, bool is_open); /* read-write, or no access; what is there stays */
 /* The same by markers in the page tables, where the kernel has them (Linux 6.13; there: ask once): no mapping more, and it waits for no other thread's
@@ -50,7 +51,7 @@ size_t hak_os_return(const struct hak_range *ranges, size_t count, uint64_t *cal
 
 /* --- huge pages; 0 or -errno --- */
 bool hak_os_huge_there(void);                            /* are there any in this system? */
-int hak_os_huge(void *address, size_t bytes);            /* zero pages over what is there, and they may be huge */
+int hak_os_huge(void *address, size_t bytes);            /* as hak_os_fresh, and the pages may be huge */
 int hak_os_not_huge(void *address, size_t bytes);        /* what comes here from now on is small */
 int hak_os_populate(void *address, size_t bytes);        /* makes it resident */
 enum { HAK_OS_RESIDENT_PAGES_MAX = 1024 };

@@ -361,6 +361,43 @@ static void a_move_that_is_refused_before_it_begins_leaves_its_place_as_it_was(v
     }
 }
 
+static bool refuse_late(enum hak_os_call call) { return call == HAK_OS_FRESH_LATE; }
+static bool refuse_late_and_maps(enum hak_os_call call) { return call == HAK_OS_FRESH_LATE || call == HAK_OS_MAP_AT; }
+
+/* What the kernel takes away before it refuses to map zeros over it is not given out as a hole. */
+static void where_a_refused_mapping_leaves_a_hole_it_is_mapped_where_it_is(void **state) {
+    (void)state;
+    char *block = take(2 * MIB);
+    fill(block, 2 * MIB, 9);
+    char *moved = hak_large_move(record_of(block), 4 * MIB);
+    assert_non_null(moved);
+    hak_os_fault = refuse_late;
+    give(moved); /* its span has a mapping of its own, which ends here */
+    hak_os_fault = NULL;
+    assert_int_equal(hak_load_relaxed(&hak_large_lost_granules), 0);
+    audit();
+    unsigned char page[4 * MIB / 4096];
+    assert_true(hak_os_resident(moved, 4 * MIB, page));
+    for (size_t i = 0; i < 4 * MIB; i += 64) REQUIRE(moved[i] == 0);
+}
+
+/* Nor is what is not to be had again. */
+static void a_hole_that_stays_is_given_to_nobody(void **state) {
+    (void)state;
+    char *block = take(2 * MIB);
+    fill(block, 2 * MIB, 9);
+    char *moved = hak_large_move(record_of(block), 4 * MIB);
+    assert_non_null(moved);
+    hak_os_fault = refuse_late_and_maps;
+    give(moved);
+    hak_os_fault = NULL;
+    assert_int_equal(hak_load_relaxed(&hak_large_lost_granules), 4 * MIB / HAK_GRANULE_BYTES);
+    char *again = take(4 * MIB);
+    assert_ptr_not_equal(again, moved);
+    memset(again, 5, 4 * MIB);
+    give(again);
+}
+
 static void a_move_that_cannot_begin_gives_its_place_back(void **state) {
     (void)state;
     struct rlimit files, none = { 0, 0 };
@@ -447,7 +484,9 @@ int main(void) {
         cmocka_unit_test(a_move_that_cannot_begin_gives_its_place_back),
         cmocka_unit_test(a_second_give_is_refused),
         cmocka_unit_test(who_looks_beside_an_end_finds_its_size_or_nothing),
+        cmocka_unit_test(where_a_refused_mapping_leaves_a_hole_it_is_mapped_where_it_is),
         cmocka_unit_test(what_cannot_be_had_is_refused),
+        cmocka_unit_test(a_hole_that_stays_is_given_to_nobody), /* the last: nothing is moved after it */
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }
