@@ -142,9 +142,9 @@ void hak_bin_put_back(struct hak_heap *heap, unsigned shelf_index) {
     }
 }
 
-HAK_COLD size_t hak_event_make_room(struct hak_heap *heap, size_t count) {
+HAK_COLD size_t hak_event_make_room(struct hak_heap *heap, size_t count, bool takes_clean) {
     enum { MUCH_BYTES = 128 << 10 }; /* worth a slab's end and a cut each time */
-    if (!hak_span_next_is_clean(count)) return HAK_NO_GRANULE;
+    if (!takes_clean && !hak_span_next_is_clean(count)) return HAK_NO_GRANULE;
     heap->may_make_room = 0;
     for (unsigned index = 1; index < hak_shelf_end(heap); index++) {
         struct hak_shelf *shelf = hak_shelf_of(heap, index);

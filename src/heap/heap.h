@@ -418,10 +418,11 @@ void hak_event(struct hak_heap *heap, struct hak_slab *slab);
 void hak_event_pending(struct hak_heap *heap);
 /* Ends a slab that is in no list and all of whose blocks are free: now, or when the third thread that claims it is done. */
 void hak_event_finish(struct hak_heap *heap, struct hak_slab *slab);
-/* Where the next span of `count` granules would be of memory that is not resident: a slab in use of which nothing is held ends, if there is one.
+/* Where the next span of `count` granules would be of memory that is not resident, or is to be (`takes_clean`): a slab in use of which nothing is held
+ * ends, if there is one.
  * Of each class one in purge_delay_ms, but for those that hold much: classes that take turns with a few blocks each would cut one at each turn.
  * Where it did, or HAK_NO_GRANULE. */
-size_t hak_event_make_room(struct hak_heap *heap, size_t count);
+size_t hak_event_make_room(struct hak_heap *heap, size_t count, bool takes_clean);
 /* Memory is short: full slabs of which anything is free are in their lists again, though less than their share is: the heap's, and of those without
  * a thread that it may take them from. */
 void hak_event_relist(struct hak_heap *heap);

@@ -211,7 +211,8 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
         bool wants_little = hak_shelf_of(heap, index)->handed < hak_classes[index].capacity;
         if (!wants_little) hak_kept_make_room(heap, hak_classes[index].granules);
         if (HAK_UNLIKELY(heap->may_make_room)) {
-            size_t room = hak_event_make_room(heap, hak_classes[index].granules);
+            bool takes_clean = wants_little && hak_heap_crowd() == 0; /* where heaps are many the other class would miss it */
+            size_t room = hak_event_make_room(heap, hak_classes[index].granules, takes_clean);
             if (room != HAK_NO_GRANULE) {
                 slab = hak_slab_cut_at(heap, index, room);
                 wants_little = false; /* what is resident is better than new memory after all */

@@ -165,6 +165,40 @@ static void an_empty_current_slab_ends_when_free_memory_breaks_its_bound(void **
     AUDIT();
 }
 
+/* What a class wants first may be a page: it is cut in memory that is not resident, lest whole free spans are held for pages. But a slab of which
+ * nothing is held serves nobody else; where heaps are many it would be missed. */
+static void a_first_slab_takes_the_place_of_one_of_which_nothing_is_held(void **state) {
+    (void)state;
+    uint32_t rare = hak_load_relaxed(&hak_rare_blocks);
+    for (unsigned round = 0; round < 2; round++) {
+        struct hak_heap *heap = heap_make();
+        unsigned c = 40, first = 44, capacity = hak_classes[c].capacity;
+        assert_true(hak_classes[c].granules == hak_classes[first].granules && capacity < sizeof blocks / sizeof *blocks);
+        hak_purge_spans(0);
+        assert_null(hak_slab_cut_again(heap, first)); /* where it ended before is forgotten */
+        size_t dirty = hak_span_take(2 * hak_classes[c].granules, 1, &(size_t){ 0 });
+        assert_true(dirty != HAK_NO_GRANULE);
+        class_is_common(heap, c);
+        class_is_common(heap, first);
+        for (unsigned i = 0; i < capacity; i++) blocks[i] = block_take(heap, c);
+        size_t granule = hak_slab_granule(slab_of(blocks[0]));
+        for (unsigned i = 0; i < capacity; i++) block_give(heap, blocks[i]);
+        assert_true(heap->may_make_room);
+        hak_span_give(dirty, 2 * hak_classes[c].granules, HAK_SPAN_DIRTY);
+        if (round) hak_store_relaxed(&hak_rare_blocks, 16 * HAK_RARE_ASKS);
+        uint64_t handed = heap->shelf[first].handed;
+        heap->shelf[first].handed = 0; /* the heap was others' */
+        void *block = block_take(heap, first);
+        heap->shelf[first].handed += handed;
+        hak_store_relaxed(&hak_rare_blocks, rare);
+        if (round) assert_true(hak_slab_granule(slab_of(block)) != granule);
+        else assert_int_equal(hak_slab_granule(slab_of(block)), granule);
+        block_give(heap, block);
+        heap_end(heap);
+    }
+    AUDIT();
+}
+
 /* Else its pages stay for as long as its thread does nothing. */
 static void the_word_in_use_goes_back_though_a_third_thread_is_at_the_slab(void **state) {
     (void)state;
@@ -391,6 +425,7 @@ int main(void) {
         cmocka_unit_test(a_slab_is_looked_at_again_below_an_eighth),
         cmocka_unit_test(a_slab_in_use_that_holds_nothing_makes_room),
         cmocka_unit_test(the_room_that_is_made_is_used),
+        cmocka_unit_test(a_first_slab_takes_the_place_of_one_of_which_nothing_is_held),
         cmocka_unit_test(classes_that_take_turns_have_slabs_of_their_own),
         cmocka_unit_test(classes_that_hold_much_in_their_turn_make_room_each_time),
         cmocka_unit_test(an_end_that_meets_a_claim_is_put_off),
