@@ -112,9 +112,15 @@ HAK_COLD int hak_os_map_at(void *address, size_t bytes) {
     return -EEXIST;
 }
 
+static void *map_anywhere(size_t bytes) {
+    bool is_large = bytes >= LOCKED_LOOK_BYTES, is_expected = is_large && hak_load_relaxed(&is_locked);
+    void *fresh = map(NULL, bytes, is_expected ? PROT_NONE : PROT_READ | PROT_WRITE, 0);
+    return fresh && is_large && locked_look(fresh, bytes, is_expected) != 0 ? NULL : fresh;
+}
+
 void *hak_os_map(size_t bytes) {
     FAULT(HAK_OS_FRESH, NULL);
-    return map(NULL, bytes, PROT_READ | PROT_WRITE, 0);
+    return map_anywhere(bytes);
 }
 
 int hak_os_unmap(void *address, size_t bytes) {
@@ -142,9 +148,8 @@ static int move_over(void *fresh, void *address, size_t bytes) {
 /* MAP_FIXED unmaps what is there, and only then do kernels before 6.12 look whether so much may be committed (vm.overcommit_memory 2): a hole
  * in what is ours. So the new mapping is made elsewhere, where a refusal harms nothing, and moved: that commits nothing more. */
 static int map_anew(void *address, size_t bytes) {
-    bool is_large = bytes >= LOCKED_LOOK_BYTES, is_expected = is_large && hak_load_relaxed(&is_locked);
-    void *fresh = map(NULL, bytes, is_expected ? PROT_NONE : PROT_READ | PROT_WRITE, 0);
-    if (!fresh || (is_large && locked_look(fresh, bytes, is_expected) != 0)) return -ENOMEM;
+    void *fresh = map_anywhere(bytes);
+    if (!fresh) return -ENOMEM;
     if (move_over(fresh, address, bytes) == 0) return 0;
     HAK_SYS2(SYS_munmap, fresh, bytes);
     if (!is_gone(address)) return -ENOMEM;
