@@ -22,12 +22,19 @@ enum {
     SPARE_SHARE = 200,               /* of the processor time: half of what a trial forgives */
 };
 
+struct file {
+    char *bytes; /* NULL: none */
+    size_t count, mapped;
+};
+
 static struct {
     struct hak_policy read;   /* what the file said, if it was believed */
     struct hak_policy scratch[2]; /* the lock's: too large for any thread's stack */
     bool is_read, is_refused; /* refused: it stays as it is */
-    char *bytes;              /* the file's, kept where sites in it wait for a module */
-    size_t bytes_count;
+    bool is_others;           /* `read` is what others wrote since this program began: nothing of it is in force here */
+    unsigned halvings;        /* of spare memory, that are in force */
+    uint64_t sum;             /* of the file as it was read or written last; 0: there was none */
+    struct file file;         /* kept where sites in it wait for a module, or are others' */
     uint64_t given[HAK_POLICY_SITES_MAX / 64]; /* which of its sites, in its order, were given to rooms */
     struct hak_module modules[MODULES_MAX];
     size_t module_count;
@@ -161,35 +168,53 @@ static const struct hak_policy *text_believe(const char *path, const char *bytes
     return policy;
 }
 
+static void file_end(struct file *file) {
+    if (file->bytes) hak_os_unmap(file->bytes, file->mapped);
+    *file = (struct file){ NULL, 0, 0 };
+}
+
+/* 0, -errno or HAK_TRUST_*: then there is nothing. */
+static int file_read(struct file *file, const char *path) {
+    size_t count = 0;
+    *file = (struct file){ NULL, 0, 0 };
+    int fd = hak_os_open_trusted(path, HAK_POLICY_BYTES_MAX, &count);
+    if (fd < 0) return fd;
+    file->mapped = count + 1;
+    file->bytes = hak_os_map(file->mapped);
+    long got = file->bytes ? hak_os_read_all(fd, file->bytes, count) : -ENOMEM;
+    hak_os_close(fd);
+    if (got < 0) file_end(file);
+    else file->count = (size_t)got;
+    return got < 0 ? (int)got : 0;
+}
+
+/* Is it the same file as before? Never 0. */
+static uint64_t sum_of(const char *bytes, size_t count) {
+    uint64_t sum = count + 1;
+    for (size_t i = 0; i < count; i++) sum = (sum ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001b3);
+    return sum ? sum : 1;
+}
+
 const struct hak_policy *hak_policy_load(void) {
     char path[PATH_BYTES];
-    size_t count = 0, waiting = 0;
+    size_t waiting = 0;
+    struct file file;
     if (!hak_policy_path(path, sizeof path)) {
         say_ignored(path, 0, "its name is too long");
         policy_state.is_refused = true;
         return NULL;
     }
-    int fd = hak_os_open_trusted(path, HAK_POLICY_BYTES_MAX, &count);
-    if (fd == -ENOENT) return NULL; /* it will be written */
-    if (fd < 0) {
-        say_ignored(path, 0, hak_policy_error(fd));
-        policy_state.is_refused = true;
-        return NULL;
-    }
-    char *bytes = hak_os_map(count + 1);
-    long got = bytes ? hak_os_read_all(fd, bytes, count) : -ENOMEM;
-    hak_os_close(fd);
+    int error = file_read(&file, path);
+    if (error == -ENOENT) return NULL; /* it will be written */
     const struct hak_policy *policy = NULL;
-    if (got < 0) say_ignored(path, 0, hak_policy_error((int)got));
-    else policy = text_believe(path, bytes, (size_t)got, &waiting);
+    if (error) say_ignored(path, 0, hak_policy_error(error));
+    else policy = text_believe(path, file.bytes, file.count, &waiting);
     policy_state.is_read = policy != NULL;
     policy_state.is_refused = policy == NULL;
-    if (policy && waiting) {
-        policy_state.bytes = bytes;
-        policy_state.bytes_count = (size_t)got;
-    } else if (bytes) {
-        hak_os_unmap(bytes, count + 1);
-    }
+    policy_state.halvings = policy && policy->has_spare ? policy->halvings : 0;
+    policy_state.sum = policy ? sum_of(file.bytes, file.count) : 0;
+    if (policy && waiting) policy_state.file = file;
+    else file_end(&file);
     return policy;
 }
 
@@ -248,13 +273,13 @@ static bool put_with_kind(struct hak_policy_site *site, void *context) {
     return put_from_room(site, put->writer);
 }
 
-/* A module that was loaded since the start got none of its sites; but the room may have learnt the same one anew. */
+/* A module that was loaded since the start got none of its sites, nor did rooms get others'; but they may have learnt the same one. */
 static void put_waiting(const struct hak_policy_site *site, void *context) {
     struct writer *writer = context;
     size_t at = writer->read++;
     uint64_t key;
     if (policy_state.given[at / 64] >> at % 64 & 1) return;
-    bool is_written = writer->keys ? *key_place(writer->keys, site, &key) != 0 : module_named(site->module) != NULL;
+    bool is_written = writer->keys ? *key_place(writer->keys, site, &key) != 0 : !policy_state.is_others && module_named(site->module) != NULL;
     if (!is_written) site_put(writer, site);
 }
 
@@ -305,8 +330,9 @@ bool hak_spare_is_ours(void) { return !hak_option_is_pinned(HAK_O_free_max_mb) &
 static bool spare_fill(struct hak_policy *policy, const struct hak_cycle *cycle) {
     uint64_t cpu_ns = 1000 * hak_os_usage().cpu_us;
     if (cycle->policy == HAK_EVO_FROZEN || cpu_ns < SPARE_CPU_NS || !hak_spare_is_ours()) return false;
-    unsigned now = policy->has_spare ? policy->halvings : 0;
+    unsigned now = policy_state.halvings;
     unsigned chosen = hak_spare_choose(now, cpu_ns, HAK_FAULT_NS + HAK_PAGE_NS, SPARE_SHARE);
+    if (policy_state.is_others && chosen == now) return false; /* theirs stands */
     policy->spare_runs = policy->has_spare && chosen >= now && policy->spare_runs < UINT32_MAX ? policy->spare_runs + 1 : 1;
     policy->has_spare |= chosen > 0;
     policy->halvings = chosen;
@@ -326,9 +352,10 @@ static bool policy_fill(struct hak_policy *policy, const struct hak_cycle *cycle
     hak_program_name(policy->name, sizeof policy->name);
     memcpy(policy->library, HAKMEM_VERSION, sizeof HAKMEM_VERSION);
     policy->runs = policy_state.is_read && policy->runs < UINT32_MAX ? policy->runs + 1 : 1;
-    if (has_learnt(cycle) || !policy_state.is_read) {
-        /* what was never decided is not frozen: the next run is to learn */
-        policy->stage = cycle->stage == HAK_STAGE_FROZEN && !cycle->stay_ms ? HAK_STAGE_LEARN : cycle->stage;
+    /* what was never decided is not frozen: the next run is to learn */
+    uint32_t stage = cycle->stage == HAK_STAGE_FROZEN && !cycle->stay_ms ? HAK_STAGE_LEARN : cycle->stage;
+    if (!policy_state.is_read || (has_learnt(cycle) && (!policy_state.is_others || stage >= policy->stage))) {
+        policy->stage = stage;
         policy->has_gain = cycle->claimed_duels > 0;
         policy->gain = millionths(cycle->claimed);
         policy->gain_error = millionths(cycle->claimed_error);
@@ -337,7 +364,7 @@ static bool policy_fill(struct hak_policy *policy, const struct hak_cycle *cycle
         memcpy(policy->strategy, hak_strategy_at(strategy)->name, HAK_STRATEGY_NAME_BYTES);
         knobs_fill(policy, strategy);
     }
-    if (t->duels || !policy_state.is_read) { /* else those of earlier runs stand */
+    if (!policy_state.is_read || (t->duels && (!policy_state.is_others || t->duels >= policy->noise_duels))) { /* else those of earlier runs stand */
         policy->has_noise = t->duels > 0;
         policy->noise = millionths(t->noise);
         policy->noise_duels = t->duels;
@@ -350,30 +377,79 @@ static bool policy_fill(struct hak_policy *policy, const struct hak_cycle *cycle
 /* What rooms know, and the read file's sites that could not be given to any. Says whether it is news. */
 static bool sites_write(struct writer *writer) {
     bool news = false;
-    writer->keys = policy_state.bytes ? hak_os_map(KEYS * sizeof *writer->keys) : NULL;
-    modules_look();
+    writer->keys = policy_state.file.bytes ? hak_os_map(KEYS * sizeof *writer->keys) : NULL;
     for (unsigned kind = 0; kind < HAK_POLICY_KIND_COUNT; kind++) {
         struct put_of_kind put = { writer, kind };
         if (rooms[kind] && rooms[kind]->give) news |= rooms[kind]->give(put_with_kind, &put);
     }
-    if (policy_state.bytes)
-        hak_policy_read_text(&policy_state.scratch[1], policy_state.bytes, policy_state.bytes_count, NULL, put_waiting, writer);
+    if (policy_state.file.bytes)
+        hak_policy_read_text(&policy_state.scratch[1], policy_state.file.bytes, policy_state.file.count, NULL, put_waiting, writer);
     if (writer->keys) hak_os_unmap(writer->keys, KEYS * sizeof *writer->keys);
     return news;
 }
 
-int hak_policy_store(const char *path, const struct hak_cycle *cycle, bool always) {
-    if (policy_state.is_refused && !always) return 0;
+/* All of the file, into the writer. Says whether it is news. */
+static bool text_write(struct writer *writer, const struct hak_cycle *cycle) {
     struct hak_policy *policy = &policy_state.scratch[0];
-    struct writer writer = { .text = { hak_os_map(HAK_POLICY_BYTES_MAX), 0, HAK_POLICY_BYTES_MAX } };
-    if (!writer.text.at) return -ENOMEM;
+    writer->text.used = writer->sites = writer->read = 0;
     modules_look();
     bool news = policy_fill(policy, cycle);
-    hak_policy_write_text(&writer.text, policy);
-    news |= sites_write(&writer);
+    hak_policy_write_text(&writer->text, policy);
+    news |= sites_write(writer);
     news |= has_learnt(cycle);
-    hak_policy_write_end(&writer.text);
-    int error = news || always ? hak_os_replace_file(path, writer.text.at, hak_text_held(&writer.text)) : 0;
+    hak_policy_write_end(&writer->text);
+    return news;
+}
+
+/* --- others that run at the same time: workers of one server, which end within a millisecond --- */
+
+/* What is there was written by others since it was read or written here: what this run does not know better stays as they wrote it. 1: so it
+ * is; 0: it is as it was, or there is none; -1: it is not believed. */
+static int others_take(const char *path) {
+    struct file file;
+    char program[65];
+    if (file_read(&file, path) != 0) return 0; /* it is written anew, or that says why not */
+    if (policy_state.sum == sum_of(file.bytes, file.count)) {
+        file_end(&file);
+        return 0;
+    }
+    struct hak_policy *theirs = &policy_state.scratch[1];
+    id_text(program);
+    if (!hak_policy_read_text(theirs, file.bytes, file.count, program, NULL, NULL)) {
+        say_ignored(path, theirs->line, theirs->wrong);
+        file_end(&file);
+        return -1;
+    }
+    file_end(&policy_state.file);
+    policy_state.read = *theirs;
+    policy_state.file = file;
+    policy_state.is_read = policy_state.is_others = true;
+    memset(policy_state.given, 0, sizeof policy_state.given);
+    return 1;
+}
+
+/* Under the folder's lock. */
+static int store(struct writer *writer, const char *path, const struct hak_cycle *cycle, bool is_named_by_option, bool always) {
+    int others = is_named_by_option && !policy_state.is_refused ? others_take(path) : 0;
+    if (others < 0 && !always) return 0;
+    if (others > 0) text_write(writer, cycle);
+    int error = hak_os_replace_file(path, writer->text.at, hak_text_held(&writer->text));
+    if (!error && is_named_by_option) policy_state.sum = sum_of(writer->text.at, hak_text_held(&writer->text));
+    return error;
+}
+
+int hak_policy_store(const char *path, const struct hak_cycle *cycle, bool always) {
+    if (policy_state.is_refused && !always) return 0;
+    char named[PATH_BYTES];
+    bool is_named_by_option = hak_options.policy[0] && hak_policy_path(named, sizeof named) && strcmp(path, named) == 0;
+    struct writer writer = { .text = { hak_os_map(HAK_POLICY_BYTES_MAX), 0, HAK_POLICY_BYTES_MAX } };
+    int error = 0;
+    if (!writer.text.at) return -ENOMEM;
+    if (text_write(&writer, cycle) || always) {
+        int lock = is_named_by_option ? hak_os_folder_lock(path) : -1;
+        error = store(&writer, path, cycle, is_named_by_option, always);
+        hak_os_folder_unlock(lock);
+    }
     hak_os_unmap(writer.text.at, HAK_POLICY_BYTES_MAX);
     return error;
 }

@@ -16,20 +16,26 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 enum { PATH_BYTES = 512 };
+
+/* The folder that it lies in, a slash at its end; false: the name is too long. */
+static bool folder_of(const char *path, char folder[PATH_BYTES]) {
+    size_t end = strlen(path);
+    while (end > 0 && path[end - 1] != '/') end--;
+    if (end >= PATH_BYTES) return false;
+    memcpy(folder, end ? path : ".", end ? end : 1);
+    folder[end ? end : 1] = 0;
+    return true;
+}
 
 /* Root gave that user a folder of his own: a daemon that root starts and that then changes its user finds what it wrote. */
 static bool folder_is_of(const char *path, uid_t user) {
     char folder[PATH_BYTES];
     struct stat found;
-    size_t end = strlen(path);
-    while (end > 0 && path[end - 1] != '/') end--;
-    if (end >= sizeof folder) return false;
-    memcpy(folder, end ? path : ".", end ? end : 1);
-    folder[end ? end : 1] = 0;
-    return HAK_SYS4(SYS_newfstatat, AT_FDCWD, folder, &found, 0) == 0 && found.st_uid == user && !(found.st_mode & S_IWOTH);
+    return folder_of(path, folder) && HAK_SYS4(SYS_newfstatat, AT_FDCWD, folder, &found, 0) == 0 && found.st_uid == user && !(found.st_mode & S_IWOTH);
 }
 
 static int judge(const char *path, const struct stat *found, size_t bytes_max) {
@@ -91,5 +97,26 @@ int hak_os_replace_file(const char *path, const void *bytes, size_t count) {
     if (fd < 0) return (int)fd;
     int error = hak_os_write_all((int)fd, bytes, count);
     if (!error) error = (int)HAK_SYS1(SYS_fsync, fd);
+    if (error == -EINVAL) error = 0; /* a file system that has no such thing */
     return hak_os_replace((int)fd, error, name, path);
+}
+
+/* The folder, for the file is another one each time it is written. A lock that stays is somebody else's business: who waits for it goes on. */
+int hak_os_folder_lock(const char *path) {
+    enum { TURNS = 5000 }; /* some 500 ms: others flush their files to the disk meanwhile */
+    char folder[PATH_BYTES];
+    if (!folder_of(path, folder)) return -ENAMETOOLONG;
+    long fd = HAK_SYS4(SYS_openat, AT_FDCWD, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0), result = 0;
+    if (fd < 0) return (int)fd;
+    for (unsigned turn = 0; turn < TURNS && (result = HAK_SYS2(SYS_flock, fd, LOCK_EX | LOCK_NB)) == -EWOULDBLOCK; turn++) hak_os_yield(turn);
+    if (result == 0) return (int)fd;
+    HAK_SYS1(SYS_close, fd);
+    return (int)result;
+}
+
+/* A child of a fork meanwhile has the descriptor, too: it is unlocked, not only closed. */
+void hak_os_folder_unlock(int lock) {
+    if (lock < 0) return;
+    HAK_SYS2(SYS_flock, lock, LOCK_UN);
+    HAK_SYS1(SYS_close, lock);
 }

@@ -25,4 +25,9 @@ long hak_os_read_all(int fd, void *bytes, size_t count);
  * something else than a regular file or a symbolic link stands at path. A link is replaced. */
 int hak_os_replace_file(const char *path, const void *bytes, size_t count);
 
+/* One process at a time reads a file and replaces it: a lock (flock) on the folder that it lies in. Waits for half a second at most. What it returns
+ * is handed to hak_os_folder_unlock(); below 0: there is no lock (-errno), and who goes on may lose what another one wrote. */
+int hak_os_folder_lock(const char *path);
+void hak_os_folder_unlock(int lock);
+
 #endif

@@ -27,6 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../temporary.h"
+
 #define EXPECT_UNUSED __attribute__((unused))
 #define EXPECT_SKIPPED 77
 

@@ -425,6 +425,32 @@ def the_bad_one_loses_and_the_twin_does_not_differ(folder, program):
     expect(twin["state"] != "out", f"the twin of the default is out: {twin}")
 
 
+def workers_write_one_file(folder, program):
+    """Four learn at once, and end together; another program's file that came in between stays."""
+    path = os.path.join(folder, "workers.policy")
+
+    def worker(seconds):
+        return subprocess.Popen([program, seconds], env=environment(HAKMEM_POLICY=path, HAKMEM_LEARN_HURRY=100),
+                                stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    workers = [worker("2") for _ in range(4)]
+    said = [one.communicate(timeout=60)[1] for one in workers]
+    with open(path, encoding="ascii") as file:
+        text = file.read()
+    expect(said == [""] * 4 and all(one.returncode == 0 for one in workers), f"workers say: {said}")
+    expect("\nruns 4\n" in text and text == with_end(text[:text.rindex("end ")]), f"not all four count: {text[:200]}")
+
+    late = worker("2")
+    time.sleep(1)
+    foreign = with_end(text[:text.rindex("end ")].replace(text.splitlines()[1], "program 0123456789abcdef other"))
+    with open(path, "w", encoding="ascii") as file:
+        file.write(foreign)
+    said = late.communicate(timeout=60)[1]
+    with open(path, encoding="ascii") as file:
+        expect(file.read() == foreign, "another program's file was overwritten")
+    expect(said == f"hakmem: HAKMEM_POLICY: {path} is ignored: line 2: it is of another program\n", f"of it: {said!r}")
+
+
 def redis_learns(folder):
     server, bench = shutil.which("redis-server"), shutil.which("redis-benchmark")
     if not server or not bench:
@@ -484,6 +510,7 @@ def main():
         the_verdict_of_a_trial_that_went_on_is_kept(folder, program)
         the_example_of_the_page_is_a_policy(folder, program)
         the_bad_one_loses_and_the_twin_does_not_differ(folder, program)
+        workers_write_one_file(folder, program)
         redis_learns(folder)
         sqlite_learns(folder)
     print(f"policy: {len(failures)} failures")
