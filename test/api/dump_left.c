@@ -13,7 +13,7 @@
 #include <time.h>
 
 enum { TRIES = 100, LEFT_ENOUGH = 5, NOBODY_LOOKED = 12345 };
-static char path[64], fresh[96];
+static char path[200], fresh[sizeof path + 32];
 static sigjmp_buf away;
 static volatile sig_atomic_t may_leave;
 
@@ -63,7 +63,8 @@ static int ask(double seconds)
 
 static void requests_are_answered_after_a_dump_was_left(void)
 {
-    snprintf(path, sizeof path, "/tmp/hakmem-dump-left.%d", (int)getpid());
+    TEMPORARY(path, "hakmem-dump-left.");
+    snprintf(path + strlen(path), sizeof path - strlen(path), "%d", (int)getpid());
     snprintf(fresh, sizeof fresh, "%s.%d~", path, (int)getpid() % 1000000); /* as in src/watch/dump.c */
     REQUIRE(ask(20) == 0);
     signal(SIGALRM, leaves);

@@ -181,7 +181,8 @@ static void statistics_at_exit(void)
     child_run("HAKMEM_STATS=1", "stats", out, err, sizeof err);
     EXPECT(strcmp(out, "1") == 0);
     EXPECT_SAY(strlen(err) > 100 && strpbrk(err, "0123456789") != NULL, "%s", err);
-    char path[] = "/tmp/hakmem-options-XXXXXX", variable[128];
+    char path[200], variable[sizeof path + 16];
+    TEMPORARY(path, "hakmem-options-XXXXXX");
     int file = mkstemp(path);
     REQUIRE(file >= 0);
     snprintf(variable, sizeof variable, "HAKMEM_REPORT=%s", path);

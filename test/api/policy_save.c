@@ -170,12 +170,13 @@ static void a_site_of_a_module_that_is_loaded_later_stays(const char *folder)
 
 int main(int count, char **words)
 {
-    char folder[] = "/tmp/hakmem-policy-XXXXXX";
+    char folder[200];
     free(malloc(100));
     if (count == 3 && strcmp(words[1], "save") != 0)
         REQUIRE(dlopen(words[1], RTLD_NOW) != NULL);
     if (count == 3)
         return hak_policy_save(words[2]); /* in its first 20 ms, when it tells nothing of free memory itself */
+    TEMPORARY(folder, "hakmem-policy-XXXXXX");
     REQUIRE(mkdtemp(folder) != NULL);
     a_policy_is_written_on_demand(folder);
     what_cannot_be_written_has_its_error(folder);

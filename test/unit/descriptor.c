@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "temporary.h"
+
 #include "os/descriptor.h"
 #include "os/os.h"
 
@@ -99,7 +101,8 @@ static void file_is(const char *name, const char *text) {
 
 static void a_draft_takes_the_place_or_goes(void **state) {
     (void)state;
-    char folder[] = "/tmp/hakmem-drafts-XXXXXX";
+    char folder[200];
+    TEMPORARY(folder, "hakmem-drafts-XXXXXX");
     assert_non_null(mkdtemp(folder));
     assert_int_equal(chdir(folder), 0);
     file_write("it", "old");

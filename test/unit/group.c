@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "temporary.h"
+
 #include "unit/room.h"
 
 #include "hakmem/hakmem.h"
@@ -24,7 +26,7 @@
 #define MIB ((uint64_t)1 << 20)
 enum { MIB_GRANULES = (1 << 20) / HAK_GRANULE_BYTES };
 
-static char root[64], list[80];
+static char root[200], list[sizeof root + 16];
 
 /* A file and the folders on the way to it. */
 static void put_bytes(const char *name, const char *text, size_t count) {
@@ -63,7 +65,7 @@ static uint64_t memory(void) {
 
 static int tree_make(void **state) {
     (void)state;
-    strcpy(root, "/tmp/hakmem-group-XXXXXX");
+    TEMPORARY(root, "hakmem-group-XXXXXX");
     assert_non_null(mkdtemp(root));
     snprintf(list, sizeof list, "%s/list", root);
     hak_os_group_list = list;
@@ -73,7 +75,7 @@ static int tree_make(void **state) {
 
 static int tree_end(void **state) {
     (void)state;
-    char command[128];
+    char command[sizeof root + 32];
     snprintf(command, sizeof command, "rm -rf %s", root);
     assert_int_equal(system(command), 0);
     hak_options.cgroup = 1;

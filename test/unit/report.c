@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "temporary.h"
+
 #include "front/report.h"
 #include "hakmem/hakmem.h"
 #include "rules/counters.h"
@@ -33,11 +35,12 @@ void hak_stats_get(struct hak_stats *stats, size_t bytes) {
         stats->counter[i] = number;
 }
 
-static char folder[] = "/tmp/hakmem-report-XXXXXX";
-static char path[128], said[65536], written[65536];
+static char folder[200];
+static char path[sizeof folder + 32], said[65536], written[65536];
 
 static int folder_make(void **state) {
     (void)state;
+    TEMPORARY(folder, "hakmem-report-XXXXXX");
     return mkdtemp(folder) ? 0 : -1;
 }
 
@@ -76,8 +79,8 @@ static size_t file_read(const char *name, char bytes[65536]) {
 
 /* A child ends as a process does, with these options; returns its id, and `said` is its standard error. */
 static pid_t process_ends(const char *report, bool stats, bool closes_stderr, int times) {
-    char errors[64];
-    snprintf(errors, sizeof(errors), "/tmp/hakmem-report-%d.err", getpid());
+    char errors[sizeof folder + 32];
+    snprintf(errors, sizeof(errors), "%s.%d.err", folder, getpid());
     pid_t child = fork();
     if (child == 0) {
         int fd = open(errors, O_WRONLY | O_CREAT | O_TRUNC, 0600);

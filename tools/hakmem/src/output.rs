@@ -110,7 +110,7 @@ impl Output {
 }
 
 /// To the disk; a file system that has none says EINVAL.
-fn flush(file: &fs::File) -> io::Result<()> {
+pub fn flush(file: &fs::File) -> io::Result<()> {
     match file.sync_all() {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         result => result,

@@ -6,7 +6,7 @@
 
 use super::suite::SuiteRow;
 use crate::system::error_text;
-use crate::{system, text};
+use crate::{output, system, text};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -110,6 +110,8 @@ fn built(checkout: &Path, name: &str, source: &Path) -> Result<PathBuf, String> 
         let line = said.lines().find(|line| line.contains("error")).or(said.lines().next());
         return Err(format!("{} does not compile: {}", source.display(), line.unwrap_or("no reason given")));
     }
+    let flushed = fs::File::open(&fresh).and_then(|file| output::flush(&file));
+    flushed.map_err(|error| format!("{}: {}", fresh.display(), error_text(&error)))?;
     fs::rename(&fresh, &target).map_err(|error| format!("{}: {}", target.display(), error_text(&error)))?;
     Ok(target)
 }

@@ -1,6 +1,6 @@
 //! `hakmem policy`: files of what programs have taught the allocator (docs/policy.md), shown and merged.
 
-use crate::output::{Output, STREAM, is_same};
+use crate::output::{self, Output, STREAM, is_same};
 use crate::policy::{self, Policy, file, merge, words};
 use crate::system::error_text;
 use crate::text::{self, Failure};
@@ -89,7 +89,7 @@ fn write(path: &Path, content: &str) -> Result<(), Failure> {
         .create_new(true)
         .mode(0o600)
         .open(&draft)
-        .and_then(|mut file| file.write_all(content.as_bytes()).and_then(|()| file.sync_all()))
+        .and_then(|mut file| file.write_all(content.as_bytes()).and_then(|()| output::flush(&file)))
         .and_then(|()| fs::rename(&draft, path));
     written.map_err(|error| {
         let _ = fs::remove_file(&draft);
