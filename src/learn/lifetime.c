@@ -482,7 +482,8 @@ bool hak_lifetime_site_get(uint32_t index, struct hak_lifetime_site *site) {
 /* --- the policy file: docs/policy.md, kind `pool` --- */
 
 enum { TAUGHT_MAX = 1024 }; /* an old file does not outweigh what is seen now for ever */
-static uint64_t taught_sum; /* at start, by one thread */
+static uint64_t taught_sum; /* at start, by one thread; and of these rows the file knows: */
+static uint64_t taught_rows[SITES_MAX / 64];
 
 static void policy_take(const struct hak_policy_site *site) {
     uint64_t samples = site->number[2] < TAUGHT_MAX ? site->number[2] : TAUGHT_MAX;
@@ -491,9 +492,12 @@ static void policy_take(const struct hak_policy_site *site) {
     hak_lifetime_teach((const void *)(uintptr_t)site->address, site->height, site->class_index, (uint32_t)samples,
                        (uint32_t)(samples * part / 1000));
     taught_sum += samples;
+    unsigned row = row_find((const void *)(uintptr_t)site->address, site->height >> 3, site->class_index);
+    taught_rows[row / 64] |= UINT64_C(1) << row % 64;
 }
 
-static uint64_t known_put(bool (*put)(struct hak_policy_site *site, void *context), void *context) {
+/* The samples of what is put, and in `fresh` how many sites of these may be long-lived and are none of the file's. */
+static uint64_t known_put(bool (*put)(struct hak_policy_site *site, void *context), void *context, unsigned *fresh) {
     uint64_t known_sum = 0;
     unsigned count = hak_load_acquire(&row_count);
     for (unsigned i = 1; i < count; i++) {
@@ -506,21 +510,31 @@ static uint64_t known_put(bool (*put)(struct hak_policy_site *site, void *contex
             .kind = HAK_POLICY_POOL,
             .number = { hak_load_relaxed(&rows[i].is_long), one.alive * 1000 / samples, samples },
         };
-        if (put(&site, context)) known_sum += samples;
+        if (!put(&site, context)) continue;
+        known_sum += samples;
+        *fresh += rows[i].class_index == 0 && may_be_long(one) && !(taught_rows[i / 64] >> i % 64 & 1);
     }
     return known_sum;
 }
 
+/* Where much is known a new site's samples are few beside it. */
 static bool policy_give(bool (*put)(struct hak_policy_site *site, void *context), void *context) {
-    return known_put(put, context) > taught_sum + taught_sum / 8;
+    unsigned fresh = 0;
+    return known_put(put, context, &fresh) > taught_sum + taught_sum / 8 || fresh > 0;
 }
 
-static void policy_note(bool (*put)(struct hak_policy_site *site, void *context)) { taught_sum = known_put(put, NULL); }
+static void policy_note(bool (*put)(struct hak_policy_site *site, void *context)) {
+    unsigned fresh = 0;
+    taught_sum = known_put(put, NULL, &fresh);
+    if (fresh == 0) return;
+    for (unsigned i = 1; i < hak_load_acquire(&row_count); i++) taught_rows[i / 64] |= UINT64_C(1) << i % 64; /* what the parent knows is its own news */
+}
+
+const struct hak_policy_room hak_lifetime_sites = { policy_take, policy_give, policy_note };
 
 void hak_learn_lifetime_start(void) {
-    static const struct hak_policy_room room = { policy_take, policy_give, policy_note };
     if (HAK_OPT(disable_lifetimes) || HAK_OPT(minimal) || HAK_OPT(secure)) return; /* the last: its slabs are of another kind */
-    hak_policy_room_set(HAK_POLICY_POOL, &room);
+    hak_policy_room_set(HAK_POLICY_POOL, &hak_lifetime_sites);
     __atomic_store_n(&hak_slab_on_death, on_death, __ATOMIC_RELAXED);
     __atomic_store_n(&hak_slab_on_look, on_look, __ATOMIC_RELAXED);
     __atomic_store_n(&hak_heap_on_slab, on_slab, __ATOMIC_RELAXED);

@@ -7,7 +7,7 @@
 #ifndef HAK_LEARN_LIFETIME_H
 #define HAK_LEARN_LIFETIME_H
 
-#include "base/attr.h"
+#include "learn/policy.h"
 
 enum hak_lifetime_stage {
     HAK_LIFETIME_TOGETHER, /* nothing is split */
@@ -31,6 +31,9 @@ struct hak_lifetime_stats {
 
 /* From front/start.c, twice at most: learning begins, but when HAKMEM_DISABLE_LIFETIMES or HAKMEM_MINIMAL is set. */
 void hak_learn_lifetime_start(void);
+
+/* What it knows by site, for the policy file. */
+extern const struct hak_policy_room hak_lifetime_sites;
 
 /* Knowledge of an earlier run, or of a test: `samples` watched blocks, of which `alive` outlived their peers. */
 void hak_lifetime_teach(const void *address, uint32_t height, unsigned class_index, uint32_t samples, uint32_t alive);

@@ -222,6 +222,31 @@ static void teaching_finds_the_same_site(void **state) {
     in_child(taught);
 }
 
+static bool put_all(struct hak_policy_site *site, void *count) { return site->number[2] > 0 && ++*(unsigned *)count > 0; }
+static bool put_all_too(struct hak_policy_site *site, void *none) { return !none && site->number[2] > 0; }
+
+/* Thirty sites of 1,024 samples each in the file: a new one with sixteen is an eighth of nothing, but worth the next run's while. */
+static void thirty_sites_are_known(void) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < 30; i++) {
+        struct hak_policy_site known = { .address = 0x1000 + 64 * i, .height = 800, .kind = HAK_POLICY_POOL, .number = { 0, i == 7 ? 900 : 0, 1024 } };
+        hak_lifetime_sites.take(&known);
+    }
+    CHECK(!hak_lifetime_sites.give(put_all, &count) && count == 30);
+    hak_lifetime_teach((const void *)0x9000, 800, 0, 16, 0); /* one more that is not long-lived: not worth a file */
+    CHECK(!hak_lifetime_sites.give(put_all, &count));
+    hak_lifetime_teach((const void *)0x9040, 800, 0, 16, 15);
+    CHECK(hak_lifetime_sites.give(put_all, &count));
+    hak_lifetime_sites.note(put_all_too); /* a child of this has no news of its own */
+    CHECK(!hak_lifetime_sites.give(put_all, &count));
+    hak_lifetime_teach((const void *)0x9080, 800, 0, 16, 15);
+    CHECK(hak_lifetime_sites.give(put_all, &count)); /* but what it learns itself is */
+}
+static void a_new_long_lived_site_is_news_beside_many_known_ones(void **state) {
+    (void)state;
+    in_child(thirty_sites_are_known);
+}
+
 /* A sweep may judge a block between its owner's first look and the claim. */
 static void nothing_is_watched(void) {
     peak(50, true, true);
@@ -256,6 +281,7 @@ int main(void) {
         cmocka_unit_test(what_goes_last_of_a_peak_is_not_long_lived),
         cmocka_unit_test(teaching_finds_the_same_site),
         cmocka_unit_test(a_block_that_was_judged_meanwhile_is_not_looked_at),
+        cmocka_unit_test(a_new_long_lived_site_is_news_beside_many_known_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
