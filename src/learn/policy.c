@@ -408,7 +408,12 @@ static bool text_write(struct writer *writer, const struct hak_cycle *cycle) {
 static int others_take(const char *path) {
     struct file file;
     char program[65];
-    if (file_read(&file, path) != 0) return 0; /* it is written anew, or that says why not */
+    int error = file_read(&file, path);
+    if (error == HAK_TRUST_LARGE || error == HAK_TRUST_OPEN || error == HAK_TRUST_OWNER) {
+        say_ignored(path, 0, hak_policy_error(error));
+        return -1;
+    }
+    if (error) return 0; /* it is written anew, or that says why not */
     if (policy_state.sum == sum_of(file.bytes, file.count)) {
         file_end(&file);
         return 0;

@@ -450,6 +450,17 @@ def workers_write_one_file(folder, program):
         expect(file.read() == foreign, "another program's file was overwritten")
     expect(said == f"hakmem: HAKMEM_POLICY: {path} is ignored: line 2: it is of another program\n", f"of it: {said!r}")
 
+    os.remove(path)
+    late = worker("2")
+    time.sleep(1)
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+    os.chmod(path, 0o602)
+    said = late.communicate(timeout=60)[1]
+    with open(path, encoding="ascii") as file:
+        expect(file.read() == text, "a file that anybody may write to was overwritten")
+    expect("others than its owner and group may write to it" in said, f"of it: {said!r}")
+
 
 def redis_learns(folder):
     server, bench = shutil.which("redis-server"), shutil.which("redis-benchmark")
