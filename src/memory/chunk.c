@@ -515,6 +515,7 @@ size_t hak_span_take_dense(size_t count, enum hak_growth growth) {
     uint64_t mask = hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES), (unsigned)count);
     uint64_t huge = hak_huge_grow(granule / HAK_CHUNK_GRANULES, mask, growth == HAK_GROWTH_DENSE);
     if (HAK_LIKELY(!huge)) return granule;
+    if (HAK_UNLIKELY(huge == HAK_HUGE_GONE)) return hak_span_take_dense(count, HAK_GROWTH_LITTLE);
     hak_or(&chunk->blank, huge); /* also for who gives them back as they were */
     hak_or(&chunk->dirty, huge);
     return granule;

@@ -43,15 +43,22 @@ static bool is_huge(size_t half) {
 
 static void *half_address(size_t half) { return hak_granule_address(half * HAK_HALF_GRANULES); }
 
-/* Makes [half, half + count) huge; false when the kernel refuses or has too many mappings of us already. */
-static HAK_COLD bool flag(size_t half, size_t count) {
+enum flagged { REFUSED, FLAGGED, GONE };
+
+/* Makes [half, half + count) huge; refused by the kernel, or where it has too many mappings of us already. Gone: what was there is not any more. */
+static HAK_COLD enum flagged flag(size_t half, size_t count) {
     int neighbours = (half > 0 && is_huge(half - 1)) + is_huge(half + count);
-    if (neighbours == 0 && hak_load_relaxed(&run_count) >= RUNS_MAX) return false;
-    if (hak_os_huge(half_address(half), count * HAK_HALF_BYTES) != 0) return false;
+    if (neighbours == 0 && hak_load_relaxed(&run_count) >= RUNS_MAX) return REFUSED;
+    int result = hak_os_huge(half_address(half), count * HAK_HALF_BYTES);
+    if (HAK_UNLIKELY(result == -EFAULT)) {
+        hak_store_relaxed(&state, 2);
+        return GONE;
+    }
+    if (result != 0) return REFUSED;
     hak_add(&run_count, 1 - neighbours);
     for (size_t i = half; i < half + count; i++)
         if (!(hak_or(&hak_chunk_at(i / 2)->huge, (uint8_t)(1 << i % 2)) >> i % 2 & 1)) hak_add(&half_count, 1);
-    return true;
+    return FLAGGED;
 }
 
 static HAK_COLD void unflag(size_t half, bool tell) {
@@ -90,15 +97,16 @@ static bool grows_densely(bool is_class_dense) {
     return returned_ms == 0 || hak_os_clock_ms() - returned_ms >= STEADY_MS;
 }
 
-/* `used` was read, and neither it nor `dirty` has any of `rest`, the part of the half that is not the caller's. True: it is resident. */
-static HAK_NOINLINE bool half_grow(size_t half, uint64_t used, uint64_t rest) {
+/* `used` was read, and neither it nor `dirty` has any of `rest`, the part of the half that is not the caller's. Flagged: it is resident. */
+static HAK_NOINLINE enum flagged half_grow(size_t half, uint64_t used, uint64_t rest) {
     struct hak_chunk *chunk = hak_chunk_at(half / 2);
-    bool is_slow, is_resident = false;
-    if (hak_purge_over((int64_t)HAK_HALF_BYTES) || !allowed(1)) return false;
-    if (!hak_cas(&chunk->used, &used, used | rest)) return false; /* all of the half is ours */
-    if (!(hak_load_relaxed(&chunk->dirty) & rest) && flag(half, 1)) {
-        is_resident = populate(half, &is_slow);
-        if (is_resident) {
+    bool is_slow;
+    if (hak_purge_over((int64_t)HAK_HALF_BYTES) || !allowed(1)) return REFUSED;
+    if (!hak_cas(&chunk->used, &used, used | rest)) return REFUSED; /* all of the half is ours */
+    enum flagged flagged = hak_load_relaxed(&chunk->dirty) & rest ? REFUSED : flag(half, 1);
+    if (HAK_UNLIKELY(flagged == GONE)) return GONE; /* and stays, for nobody is to have it */
+    if (flagged == FLAGGED) {
+        if (populate(half, &is_slow)) {
             hak_or(&chunk->blank, rest);
             hak_or(&chunk->dirty, rest);
             hak_free_note_unplayed((int64_t)hak_word_count(rest) * HAK_GRANULE_BYTES);
@@ -107,11 +115,12 @@ static HAK_NOINLINE bool half_grow(size_t half, uint64_t used, uint64_t rest) {
             uint64_t calls = 0;
             hak_os_return(&range, 1, &calls);
             unflag(half, true);
+            flagged = REFUSED;
         }
     }
     hak_chunk_release(chunk, rest);
     hak_span_room(half / 2);
-    return is_resident;
+    return flagged;
 }
 
 uint64_t hak_huge_grow(size_t number, uint64_t mask, bool is_class_dense) {
@@ -122,7 +131,13 @@ uint64_t hak_huge_grow(size_t number, uint64_t mask, bool is_class_dense) {
         uint64_t used = hak_load_relaxed(&chunk->used);
         if (!(mask & half) || used & rest || hak_load_relaxed(&chunk->dirty) & half) continue;
         if (!grows_densely(is_class_dense)) return resident;
-        if (half_grow(number * 2 + h, used, rest)) resident |= half & mask;
+        enum flagged grown = half_grow(number * 2 + h, used, rest);
+        if (HAK_UNLIKELY(grown == GONE)) { /* with the rest of the half, which is used from now on */
+            hak_add(&hak_purge.used_granules, hak_word_count(rest));
+            hak_add(&hak_large_lost_granules, hak_word_count(mask | half));
+            return HAK_HUGE_GONE;
+        }
+        if (grown == FLAGGED) resident |= half & mask;
     }
     return resident;
 }
@@ -132,7 +147,7 @@ static bool is_clean(size_t half) {
     return !(hak_load_relaxed(&hak_chunk_at(half / 2)->dirty) & mask) && !is_huge(half);
 }
 
-HAK_COLD void hak_huge_block(size_t granule, size_t bytes, bool is_looked_at) {
+HAK_COLD bool hak_huge_block(size_t granule, size_t bytes, bool is_looked_at) {
     size_t end = granule + (bytes >> HAK_GRANULE_SHIFT); /* whole ones */
     size_t half = (granule + HAK_HALF_GRANULES - 1) / HAK_HALF_GRANULES, half_end = end / HAK_HALF_GRANULES;
     if (is_looked_at && half < half_end) half_end--;
@@ -140,15 +155,19 @@ HAK_COLD void hak_huge_block(size_t granule, size_t bytes, bool is_looked_at) {
         size_t run = 0;
         while (half + run < half_end && is_clean(half + run)) run++;
         bool is_slow = false;
-        if (run && (!HAK_OPT(huge_from_mb) || !allowed(run) || !flag(half, run) || !populate(half, &is_slow))) return;
+        if (run && (!HAK_OPT(huge_from_mb) || !allowed(run))) return true;
+        enum flagged flagged = run ? flag(half, run) : REFUSED;
+        if (HAK_UNLIKELY(flagged == GONE)) return false;
+        if (run && (flagged == REFUSED || !populate(half, &is_slow))) return true;
         for (; is_slow && run > 1; run--) unflag(half + run - 1, true);
-        if (is_slow) return;
+        if (is_slow) return true;
         half += run + 1; /* the others come as they are touched */
     }
     size_t number = granule / HAK_CHUNK_GRANULES, first = granule % HAK_CHUNK_GRANULES, count = end - granule;
-    if (is_looked_at || count == 0 || count >= HAK_HALF_GRANULES || first + count > HAK_CHUNK_GRANULES) return;
-    if (hak_load_relaxed(&hak_chunk_at(number)->dirty) & hak_word_mask((unsigned)first, (unsigned)count)) return;
-    hak_os_populate(hak_granule_address(granule), bytes);
+    if (is_looked_at || count == 0 || count >= HAK_HALF_GRANULES || first + count > HAK_CHUNK_GRANULES) return true;
+    if (!(hak_load_relaxed(&hak_chunk_at(number)->dirty) & hak_word_mask((unsigned)first, (unsigned)count)))
+        hak_os_populate(hak_granule_address(granule), bytes);
+    return true;
 }
 
 void hak_huge_leave(const void *start, size_t bytes) {

@@ -18,12 +18,14 @@
 
 enum { HAK_HALF_GRANULES = 32, HAK_HALF_BYTES = HAK_HALF_GRANULES << HAK_GRANULE_SHIFT };
 
-/* The caller just took the granules of `mask` for a slab, of a class that grows densely or not. Gives which of them are resident now through this. */
+/* The caller just took the granules of `mask`, not all of a chunk, for a slab, of a class that grows densely or not. Gives which of them are resident now
+ * through this; HAK_HUGE_GONE: nothing is there any more, and they are nobody's. */
+#define HAK_HUGE_GONE (~UINT64_C(0))
 uint64_t hak_huge_grow(size_t number, uint64_t mask, bool is_class_dense);
 
-/* A block of a dense site: what is not resident of it will be soon. */
-/* is_looked_at: its last half stays as it is, and will tell whether that was right. */
-void hak_huge_block(size_t granule, size_t bytes, bool is_looked_at);
+/* A block of a dense site: what is not resident of it will be soon. is_looked_at: its last half stays as it is, and will tell whether that was right.
+ * False: a part of it is not there any more, and it is nobody's. */
+bool hak_huge_block(size_t granule, size_t bytes, bool is_looked_at);
 
 /* May the kernel use a huge page where this granule is? */
 HAK_INLINE bool hak_huge_at(size_t granule) {

@@ -68,6 +68,12 @@ static unsigned touched_share(size_t granule, size_t bytes) {
     return looked ? (unsigned)(resident * 1024 / looked) : 1024;
 }
 
+/* The kernel has taken it away and gives nothing for it: nobody gets it, and no further block is moved. */
+static HAK_COLD void lose(size_t count) {
+    hak_add(&hak_large_lost_granules, (int64_t)count);
+    hak_add(&moved_count, MOVED_MAX);
+}
+
 /* Did the site touch the last block it got? Types are stable: at worst the answer is about another block. */
 static void look_back(hak_big_name site, size_t fresh_granule) {
     size_t granule = hak_big_last(site, fresh_granule);
@@ -91,8 +97,12 @@ void *hak_large_take(struct hak_rush *rush, size_t bytes, size_t align, hak_big_
     if (site && dirty < count) {
         if (dirty == 0) look_back(site, granule);
         bool is_looked_at = false;
-        if (hak_big_is_dense(site, &is_looked_at)) hak_huge_block(granule, pages_bytes(bytes), is_looked_at);
-        else is_looked_at = true;
+        if (!hak_big_is_dense(site, &is_looked_at)) {
+            is_looked_at = true;
+        } else if (HAK_UNLIKELY(!hak_huge_block(granule, pages_bytes(bytes), is_looked_at))) {
+            lose(count);
+            return NULL;
+        }
         if (is_looked_at && dirty == 0) flags |= FRESH;
     }
     size_t lead = hak_span_lead_within(granule, pages_bytes(bytes) - bytes);
@@ -152,12 +162,6 @@ void hak_large_clear(struct hak_granule *record, size_t bytes) {
         }
         i += run;
     }
-}
-
-/* The kernel has taken it away and gives nothing for it: nobody gets it, and no further block is moved. */
-static void lose(size_t count) {
-    hak_add(&hak_large_lost_granules, (int64_t)count);
-    hak_add(&moved_count, MOVED_MAX);
 }
 
 static void span_end(struct hak_rush *rush, size_t granule, size_t count, bool moved, hak_big_name site) {

@@ -86,7 +86,7 @@ static bool is_locked_there(void *address) { return advise(address, 1, MADV_DONT
 static bool lock_on_touch(void *address, size_t bytes) { return HAK_SYS3(SYS_mlock2, address, bytes, MLOCK_ONFAULT) == 0; }
 
 /* A fresh mapping, of which nothing may be touched yet if it was expected to be locked. 0 or -errno; then it is gone. */
-static int locked_look(void *address, size_t bytes, bool was_expected) {
+static HAK_COLD int locked_look(void *address, size_t bytes, bool was_expected) {
     bool is_so = is_locked_there(address), is_done = is_so && lock_on_touch(address, bytes);
     if (is_so != hak_load_relaxed(&is_locked)) hak_store_relaxed(&is_locked, is_so);
     if (!was_expected) {
@@ -112,11 +112,13 @@ HAK_COLD int hak_os_map_at(void *address, size_t bytes) {
     return -EEXIST;
 }
 
-static void *map_anywhere(size_t bytes) {
-    bool is_large = bytes >= LOCKED_LOOK_BYTES, is_expected = is_large && hak_load_relaxed(&is_locked);
+static HAK_COLD HAK_NOINLINE void *map_large(size_t bytes) {
+    bool is_expected = hak_load_relaxed(&is_locked);
     void *fresh = map(NULL, bytes, is_expected ? PROT_NONE : PROT_READ | PROT_WRITE, 0);
-    return fresh && is_large && locked_look(fresh, bytes, is_expected) != 0 ? NULL : fresh;
+    return fresh && locked_look(fresh, bytes, is_expected) != 0 ? NULL : fresh;
 }
+
+HAK_INLINE void *map_anywhere(size_t bytes) { return bytes < LOCKED_LOOK_BYTES ? map(NULL, bytes, PROT_READ | PROT_WRITE, 0) : map_large(bytes); }
 
 void *hak_os_map(size_t bytes) {
     FAULT(HAK_OS_FRESH, NULL);

@@ -270,6 +270,27 @@ static void only_the_half_that_is_huge_is_resident(void **state) {
     if (!is_there) skip();
 }
 
+static bool refuse_late_and_maps(enum hak_os_call call) { return call == HAK_OS_FRESH_LATE || call == HAK_OS_MAP_AT; }
+
+/* The kernel took the half away, and does not give it back. */
+static void a_half_that_is_gone_is_given_to_nobody(void **state) {
+    (void)state;
+    if (!hak_os_huge_there()) skip();
+    hak_options.huge_from_mb = 1;
+    hak_store_relaxed(&hak_purge.returned_ms, 0);
+    int64_t lost = hak_load_relaxed(&hak_large_lost_granules);
+    hak_os_fault = refuse_late_and_maps;
+    for (taken_count = 0; taken_count < 64;) {
+        size_t granule = hak_span_take_dense(SPAN, HAK_GROWTH_SOME);
+        if (granule == HAK_NO_GRANULE) break; /* its chunk is full, and no other is to be had */
+        taken[taken_count++] = granule;
+    }
+    hak_os_fault = NULL;
+    assert_int_equal(hak_load_relaxed(&hak_large_lost_granules), lost + HALF); /* once: no other is asked for */
+    for (unsigned i = 0; i < taken_count; i++) REQUIRE(resident_pages(taken[i], SPAN) == 0); /* they are there: mincore says so */
+    give_all();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_heaps_have_no_huge_pages),
@@ -283,6 +304,7 @@ int main(void) {
         cmocka_unit_test(slabs_of_few_blocks_are_of_small_pages),
         cmocka_unit_test(what_would_break_the_bound_is_not_made_huge),
         cmocka_unit_test(what_was_there_when_the_kernel_gave_up_goes_back),
+        cmocka_unit_test(a_half_that_is_gone_is_given_to_nobody), /* the last: there are no huge pages after it */
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }
