@@ -188,13 +188,6 @@ static int file_read(struct file *file, const char *path) {
     return got < 0 ? (int)got : 0;
 }
 
-/* Is it the same file as before? Never 0. */
-static uint64_t sum_of(const char *bytes, size_t count) {
-    uint64_t sum = count + 1;
-    for (size_t i = 0; i < count; i++) sum = (sum ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001b3);
-    return sum ? sum : 1;
-}
-
 const struct hak_policy *hak_policy_load(void) {
     char path[PATH_BYTES];
     size_t waiting = 0;
@@ -212,7 +205,7 @@ const struct hak_policy *hak_policy_load(void) {
     policy_state.is_read = policy != NULL;
     policy_state.is_refused = policy == NULL;
     policy_state.halvings = policy && policy->has_spare ? policy->halvings : 0;
-    policy_state.sum = policy ? sum_of(file.bytes, file.count) : 0;
+    policy_state.sum = policy ? hak_policy_sum(file.bytes, file.count) : 0;
     if (policy && waiting) policy_state.file = file;
     else file_end(&file);
     return policy;
@@ -414,7 +407,7 @@ static int others_take(const char *path) {
         return -1;
     }
     if (error) return 0; /* it is written anew, or that says why not */
-    if (policy_state.sum == sum_of(file.bytes, file.count)) {
+    if (policy_state.sum == hak_policy_sum(file.bytes, file.count)) {
         file_end(&file);
         return 0;
     }
@@ -439,7 +432,7 @@ static int store(struct writer *writer, const char *path, const struct hak_cycle
     if (others < 0 && !always) return 0;
     if (others > 0) text_write(writer, cycle);
     int error = hak_os_replace_file(path, writer->text.at, hak_text_held(&writer->text));
-    if (!error && is_named_by_option) policy_state.sum = sum_of(writer->text.at, hak_text_held(&writer->text));
+    if (!error && is_named_by_option) policy_state.sum = hak_policy_sum(writer->text.at, hak_text_held(&writer->text));
     return error;
 }
 

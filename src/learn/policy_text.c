@@ -246,7 +246,7 @@ static void program_line(struct line *line, struct hak_policy *policy, const cha
 }
 
 /* FNV-1a, Fowler, Noll and Vo: a sum against damage, not against an enemy, who is kept out by the file's owner and mode. */
-static uint64_t sum_of(const char *bytes, size_t count) {
+uint64_t hak_policy_sum(const char *bytes, size_t count) {
     uint64_t sum = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < count; i++) sum = (sum ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001b3);
     return sum;
@@ -257,7 +257,7 @@ static void end_line(struct line *line, const char *bytes, const char *start, co
     field(line, &length);
     uint64_t sum = take_hex(line, 16);
     field_end(line);
-    if (!line->wrong && sum != sum_of(bytes, (size_t)(start - bytes))) line->wrong = "the sum at its end is not that of its bytes";
+    if (!line->wrong && sum != hak_policy_sum(bytes, (size_t)(start - bytes))) line->wrong = "the sum at its end is not that of its bytes";
     if (!line->wrong && line->end + 1 != after) line->wrong = "something follows the end";
 }
 
@@ -357,7 +357,7 @@ void hak_policy_write_site(struct hak_text *text, const struct hak_policy_site *
 }
 
 void hak_policy_write_end(struct hak_text *text) {
-    uint64_t sum = sum_of(text->at, hak_text_held(text));
+    uint64_t sum = hak_policy_sum(text->at, hak_text_held(text));
     hak_text_str(text, "end");
     hex(text, sum, 16);
     hak_text_char(text, '\n');

@@ -57,6 +57,9 @@ typedef void hak_policy_site_fn(const struct hak_policy_site *site, void *contex
 bool hak_policy_read_text(struct hak_policy *policy, const char *bytes, size_t count, const char *program,
                           hak_policy_site_fn *on_site, void *context);
 
+/* FNV-1a of 64 bits: what the line `end` says of all before it. */
+uint64_t hak_policy_sum(const char *bytes, size_t count);
+
 /* Writes everything but sites and the end; then a line per site; then the end, the sum over all before it. */
 void hak_policy_write_text(struct hak_text *text, const struct hak_policy *policy);
 void hak_policy_write_site(struct hak_text *text, const struct hak_policy_site *site);

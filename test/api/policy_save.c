@@ -1,28 +1,11 @@
 /* policy_save.c - what is learnt can be read and written at any time: hak_learn_stats, hak_policy_save. */
-#include "expect.h"
+#include "policy_file.h"
 
 #include <dlfcn.h>
 #include <elf.h>
-#include <fcntl.h>
 #include <hakmem/hakmem.h>
 #include <link.h>
 #include <sys/stat.h>
-
-static char text[16384];
-static void text_read(const char *path)
-{
-    int fd = open(path, O_RDONLY);
-    EXPECT(fd >= 0);
-    ssize_t count = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[count > 0 ? count : 0] = 0;
-}
-static void text_write(const char *path, const char *content)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    EXPECT(fd >= 0 && write(fd, content, strlen(content)) == (ssize_t)strlen(content));
-    close(fd);
-}
 
 static void a_policy_is_written_on_demand(const char *folder)
 {
@@ -153,10 +136,7 @@ static void a_site_of_a_module_that_is_loaded_later_stays(const char *folder)
     REQUIRE((end = strstr(text, "\nend ")) != NULL);
     snprintf(site, sizeof site, "\nsite %016llx 1a20 208 12 pool 1 874 2210\n", (unsigned long long)named.id);
     strcpy(end, site);
-    uint64_t sum = UINT64_C(0xcbf29ce484222325);
-    for (const char *at = text; *at; at++)
-        sum = (sum ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
-    snprintf(text + strlen(text), 64, "end %016llx\n", (unsigned long long)sum);
+    text_end(text + strlen(text));
     text_write(path, text);
     run_again("save", path, written);
     text_read(written);

@@ -2,29 +2,12 @@
  *
  * Owns:   this program, executed again with HAKMEM_POLICY.
  */
-#include "expect.h"
+#include "policy_file.h"
 
-#include <fcntl.h>
 #include <hakmem/hakmem.h>
 
 enum { WORKERS = 12 };
 static const char site[] = "\nsite 00c0ffee00c0ffee 1a20 208 12 pool 1 874 2210\n"; /* of a module that nobody has */
-static char text[16384];
-
-static void text_read(const char *path)
-{
-    int fd = open(path, O_RDONLY);
-    REQUIRE(fd >= 0);
-    ssize_t count = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[count > 0 ? count : 0] = 0;
-}
-static void text_write(const char *path)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    REQUIRE(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
-    close(fd);
-}
 
 /* In place of the line that begins so. */
 static void line_becomes(const char *begins, const char *line)
@@ -40,11 +23,7 @@ static void sum_make(void)
 {
     char *end = strstr(text, "\nend ");
     REQUIRE(end != NULL);
-    end[1] = 0;
-    uint64_t sum = UINT64_C(0xcbf29ce484222325);
-    for (const char *at = text; *at; at++)
-        sum = (sum ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
-    snprintf(end + 1, 64, "end %016llx\n", (unsigned long long)sum);
+    text_end(end + 1);
 }
 
 /* As a worker that has learnt: this run's file, but frozen, of 41 runs, with a site. */
@@ -63,7 +42,7 @@ static void others_write(const char *path)
     if (twice)
         memmove(twice, twice + 1, strlen(twice));
     sum_make();
-    text_write(path);
+    text_write(path, text);
 }
 
 static unsigned runs_of(const char *path)
@@ -87,7 +66,7 @@ static int others_wrote_meanwhile(const char *path)
     REQUIRE(name != NULL);
     name[9] = name[9] == '0' ? '1' : '0'; /* another program's */
     sum_make();
-    text_write(path);
+    text_write(path, text);
     EXPECT(hak_policy_save(NULL) == 0); /* asked for, it is replaced */
     EXPECT_SAY(runs_of(path) == 42, "%s", text);
     return EXPECT_RESULT();

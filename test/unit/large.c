@@ -364,13 +364,19 @@ static void a_move_that_is_refused_before_it_begins_leaves_its_place_as_it_was(v
 static bool refuse_late(enum hak_os_call call) { return call == HAK_OS_FRESH_LATE; }
 static bool refuse_late_and_maps(enum hak_os_call call) { return call == HAK_OS_FRESH_LATE || call == HAK_OS_MAP_AT; }
 
-/* What the kernel takes away before it refuses to map zeros over it is not given out as a hole. */
-static void where_a_refused_mapping_leaves_a_hole_it_is_mapped_where_it_is(void **state) {
-    (void)state;
+/* Of 4 MiB, whose span has a mapping of its own. */
+static char *take_moved(void) {
     char *block = take(2 * MIB);
     fill(block, 2 * MIB, 9);
     char *moved = hak_large_move(record_of(block), 4 * MIB);
     assert_non_null(moved);
+    return moved;
+}
+
+/* What the kernel takes away before it refuses to map zeros over it is not given out as a hole. */
+static void where_a_refused_mapping_leaves_a_hole_it_is_mapped_where_it_is(void **state) {
+    (void)state;
+    char *moved = take_moved();
     hak_os_fault = refuse_late;
     give(moved); /* its span has a mapping of its own, which ends here */
     hak_os_fault = NULL;
@@ -384,10 +390,7 @@ static void where_a_refused_mapping_leaves_a_hole_it_is_mapped_where_it_is(void 
 /* Nor is what is not to be had again. */
 static void a_hole_that_stays_is_given_to_nobody(void **state) {
     (void)state;
-    char *block = take(2 * MIB);
-    fill(block, 2 * MIB, 9);
-    char *moved = hak_large_move(record_of(block), 4 * MIB);
-    assert_non_null(moved);
+    char *moved = take_moved();
     hak_os_fault = refuse_late_and_maps;
     give(moved);
     hak_os_fault = NULL;
