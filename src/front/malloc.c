@@ -369,8 +369,12 @@ HAK_EXPORT HAK_ALIGNED(HAK_LINE) void *malloc(size_t bytes) { return hak_malloc_
 
 /* The block was ended. */
 static HAK_NOINLINE void large_ended(struct hak_heap *heap, struct hak_granule *record) {
-    bool is_none = hak_heap_is_none(heap);
-    if (HAK_UNLIKELY(is_none) || !hak_kept_give(heap, record)) hak_large_finish(is_none ? NULL : &heap->rush, record);
+    if (HAK_UNLIKELY(hak_heap_is_none(heap))) {
+        hak_large_finish(NULL, record);
+    } else if (!hak_kept_give(heap, record)) {
+        hak_large_finish(&heap->rush, record);
+        hak_heap_freed(heap);
+    }
 }
 
 static HAK_NOINLINE void free_large_further(struct hak_granule *record, void *block) {

@@ -61,6 +61,12 @@ static void slab_end(struct hak_heap *heap, struct hak_slab *slab) {
     hak_slab_release_claimed(slab, &heap->free_sum);
 }
 
+/* Free memory is above its bound for long. Who frees so much may next to nothing soon, and the rest of it then waits for visits. */
+static HAK_COLD void excess(struct hak_heap *heap) {
+    hak_sweep_excess();
+    if (heap->at_hand_most == 0) heap->at_hand_most = HAK_AT_HAND_ASKED;
+}
+
 /* `slab` is in no list and all its blocks are free. Mail for it may be under way: it will find no slab, and
  * nobody cuts a new one here before it arrived (slab_make; test/model proves it). */
 void hak_event_finish(struct hak_heap *heap, struct hak_slab *slab) {
@@ -74,7 +80,7 @@ void hak_event_finish(struct hak_heap *heap, struct hak_slab *slab) {
         return;
     }
     slab_end(heap, slab);
-    if (hak_purge_is_over()) hak_sweep_excess();
+    if (hak_purge_is_over()) excess(heap);
 }
 
 HAK_COLD void hak_event_pending(struct hak_heap *heap) {
@@ -193,7 +199,7 @@ static void event_current(struct hak_heap *heap, struct hak_slab *slab, struct h
     } else { /* free memory breaks its bound: the span is better where any class can have it */
         hak_shelf_of(heap, slab->class_index)->current = NULL;
         slab_end(heap, slab);
-        hak_sweep_excess();
+        excess(heap);
     }
 }
 
@@ -221,7 +227,7 @@ static void event_partial(struct hak_heap *heap, struct hak_slab *slab, struct h
         if (HAK_UNLIKELY(hak_purge_over_long()))
             bytes = hak_slab_account_claimed(slab, hak_slab_free_pages_claimed(slab), &heap->free_sum);
         hak_slab_unclaim(slab);
-        if (HAK_UNLIKELY(bytes)) hak_sweep_excess();
+        if (HAK_UNLIKELY(bytes)) excess(heap);
     }
 }
 
@@ -243,6 +249,7 @@ void hak_event(struct hak_heap *heap, struct hak_slab *slab) {
         if (out == 0) event_partial(heap, slab, row, out);
         else hak_row_arm(row, out, out > half ? out - half : out);
     }
+    hak_heap_freed(heap);
 }
 
 /* The slab's heap is ours: it may not end meanwhile. */

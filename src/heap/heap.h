@@ -12,6 +12,7 @@
 #ifndef HAK_HEAP_HEAP_H
 #define HAK_HEAP_HEAP_H
 
+#include "memory/purge.h"
 #include "os/os.h"
 #include "rules/counters.h"
 #include "slab/slab.h"
@@ -122,11 +123,13 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     int64_t middle_in;                   /* bytes of blocks above 1 KiB to keep, less those taken, until what is kept is looked at; 0 at first */
     int32_t clock_in, clock_step;        /* bytes until chores, a visit being HAK_VISIT_CLOCK; 0: something waits */
     int32_t clock_rest;                  /* what clock_in would be more by, if batches did not wait for the next visit */
+    uint32_t at_hand_most;               /* a visit leaves so many blocks in the bin at most, + 1; 0: all that it found. hak_heap_hurry() */
     uint64_t batches;                    /* which batches hold something, or more, as bits */
     uint64_t middle_lent;                /* bit c: class c above 1 KiB has no slabs of its own, its pair serves it (hak_class_serving); 0: all have */
     int64_t free_sum;                    /* its part of hak_purge.free_bytes that is not added yet, with what middle_in is below middle_from */
     int64_t middle_from;                 /* what middle_in was when free_sum last had all of it: hak_middle_settle() */
     int64_t given_sum;                   /* the same of hak_purge.given_bytes */
+    uint64_t hurried;                    /* hak_os_ticks() when a free last called for it */
     uint64_t ticks_seen;                 /* hak_os_ticks() when it was last read */
     uint64_t opened_bytes;               /* of slabs, that were handed out for the first time since the heap was made */
     hak_atomic_u32 epoch;                /* the process it was last used in, see hak_epoch */
@@ -153,6 +156,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     uint32_t is_ahead;          /* 1: a sample is among the blocks that were just put into the bin */
     uint32_t is_survivor;       /* 1: its thread forked, and vanished threads' heaps wait for it */
     uint32_t may_make_room;     /* 1: of some slab in use nothing was held when its event came */
+    uint32_t hurry_visits;      /* that follow closely upon one another until at_hand_most is 0 again */
     uint32_t is_short;          /* 1: all that is free is being given back, because memory is short */
     struct hak_heap *left_mail; /* a dead heap that this one's thread posted to, and did not deliver */
     struct hak_slab *mail_rest; /* of the mail that is being taken: whoever leaves that by a longjmp finds it again */
@@ -204,7 +208,7 @@ extern _Thread_local struct hak_heap *hak_self __attribute__((tls_model("initial
 extern const struct hak_heap hak_heap_none, hak_heap_gone; /* of a thread that has none yet; of one whose heap died */
 #define HAK_HEAP_NOBODY (UINT32_MAX - 1)                   /* the index of both, and no large block's name */
 
-enum { HAK_VISIT_CLOCK = 16 << 10 };
+enum { HAK_VISIT_CLOCK = 16 << 10, HAK_CLOCK_STEP_MAX = 16 * HAK_VISIT_CLOCK, HAK_TICKS = 1 << 21 }; /* some ms of hak_os_ticks() */
 
 /* Something waits for this visit: the clock and, with it, mail; batches; an event put off. */
 HAK_INLINE bool hak_heap_chores_wait(struct hak_heap *heap) { return (heap->clock_in -= HAK_VISIT_CLOCK) <= 0; }
@@ -431,6 +435,20 @@ void hak_event_relist(struct hak_heap *heap);
 void hak_bin_put_back(struct hak_heap *heap, unsigned shelf_index);
 /* Its bin keeps the lowest `keep` of its blocks; the others go back into the row. */
 void hak_bin_trim(struct hak_heap *heap, unsigned shelf_index, unsigned keep);
+/* Free memory is above its bound, and may stay there for the grace; or there is some, and visits are rare. Who allocates from what is at hand would
+ * not look at the clock for long, or never again: next to nothing is at hand then, and all visits look, until some have followed closely upon one
+ * another. */
+enum { HAK_AT_HAND_ASKED = 66, HAK_HURRY_FREE_LEAST = 1 << 20, HAK_HURRY_VISITS = 32 };
+HAK_INLINE bool hak_heap_is_slow(const struct hak_heap *heap) { /* by the last look at the clock */
+    return heap->clock_step == HAK_VISIT_CLOCK && hak_load_relaxed(&hak_purge.free_bytes) >= HAK_HURRY_FREE_LEAST;
+}
+void hak_heap_hurry(struct hak_heap *heap);
+void hak_heap_hurried(struct hak_heap *heap, unsigned shelf_index); /* at a visit's end */
+/* Who just freed may visit no more. at_hand_most is HAK_AT_HAND_ASKED: he gave pages back, in the middle of something. */
+void hak_heap_hurry_freed(struct hak_heap *heap);
+HAK_INLINE void hak_heap_freed(struct hak_heap *heap) {
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_purge.over_since_ms) != 0) || HAK_UNLIKELY(heap->at_hand_most == HAK_AT_HAND_ASKED)) hak_heap_hurry_freed(heap);
+}
 void hak_list_push(struct hak_heap *heap, struct hak_slab *slab);
 void hak_list_remove(struct hak_heap *heap, struct hak_slab *slab);
 

@@ -21,8 +21,7 @@
 #include "os/os.h"
 #include "rules/options.h"
 
-enum { STEP_MS = 20, HAND_ONE = 1 << 16, TICKS = 1 << 21, CHUNKS_PER_100_MS = 64, STEP_CHUNKS = 32, STEP_CHUNKS_MAX = 64, PASSED_MAX = 512,
-       CLOCK_STEP_MAX = 16 * HAK_VISIT_CLOCK };
+enum { STEP_MS = 20, HAND_ONE = 1 << 16, CHUNKS_PER_100_MS = 64, STEP_CHUNKS = 32, STEP_CHUNKS_MAX = 64, PASSED_MAX = 512 };
 
 static hak_atomic_u64 last_ms, told_ms;
 static hak_atomic_u64 hand, owed; /* chunks times HAND_ONE: in a small heap a step goes less than one chunk's way */
@@ -110,7 +109,7 @@ static HAK_COLD void sweep_step(struct hak_heap *heap, uint64_t now, uint64_t la
 
 /* Apart: hak_sweep_clock() is on the way of one visit in sixteen, and needs no registers of its own. */
 static HAK_NOINLINE void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
-    heap->tick = ticks + TICKS;
+    heap->tick = ticks + HAK_TICKS;
     hak_mail_left(heap);
     uint64_t now = hak_os_clock_ms(), last = hak_load_relaxed(&last_ms);
     if (HAK_UNLIKELY(heap->middle_ms == 0)) { /* a short thread does not touch what it keeps nothing in */
@@ -138,11 +137,11 @@ static HAK_NOINLINE void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
  * the first of slow ones looks at once from then on, for there may be three a second. */
 void hak_sweep_clock(struct hak_heap *heap) {
     uint64_t ticks = hak_os_ticks();
-    if (ticks - heap->ticks_seen > TICKS) heap->clock_step = HAK_VISIT_CLOCK;
-    else if (heap->clock_step < CLOCK_STEP_MAX) heap->clock_step *= 2;
+    if (ticks - heap->ticks_seen > HAK_TICKS) heap->clock_step = HAK_VISIT_CLOCK;
+    else if (heap->clock_step < HAK_CLOCK_STEP_MAX) heap->clock_step *= 2;
     heap->clock_in = heap->clock_step;
     heap->ticks_seen = ticks;
-    if (ticks - (heap->tick - TICKS) >= TICKS) sweep_tick(heap, ticks); /* a counter that was set back, too */
+    if (ticks - (heap->tick - HAK_TICKS) >= HAK_TICKS) sweep_tick(heap, ticks); /* a counter that was set back, too */
 }
 
 size_t hak_sweep_all(bool all) {

@@ -348,6 +348,16 @@ static HAK_NOINLINE void *visited(size_t bytes, struct hak_heap *heap, size_t in
     return block ? HAK_HOOK(visited)(bytes, heap, (unsigned)index, block) : NULL;
 }
 
+static HAK_COLD void *visit_hurried(size_t bytes, struct hak_heap *heap, size_t index, void *block) {
+    if (heap->is_ahead) return visited(bytes, heap, index, block);
+    hak_heap_hurried(heap, (unsigned)index);
+    return block;
+}
+
+HAK_INLINE void *visit_ends(size_t bytes, struct hak_heap *heap, size_t index, void *block) {
+    return HAK_LIKELY((heap->is_ahead | heap->at_hand_most) == 0) ? block : visit_hurried(bytes, heap, index, block);
+}
+
 /* The current slab has no word left, or there is none. On the way here from malloc there are tail calls only, in a release
  * build: who called malloc is our caller. Where that is not so, it is another number. */
 static HAK_NOINLINE void *visit_further(size_t bytes, struct hak_heap *heap, size_t shelf_index) {
@@ -365,29 +375,7 @@ static HAK_NOINLINE void *visit_further(size_t bytes, struct hak_heap *heap, siz
              is_named ? heap->from_address : __builtin_return_address(0),
              is_named ? heap->from_stack : (uintptr_t)__builtin_dwarf_cfa());
     }
-    if (HAK_UNLIKELY(heap->is_ahead)) return visited(bytes, heap, index, block);
-    return block;
-}
-
-void hak_visit_chores_due(struct hak_heap *heap) {
-    hak_fork_check(heap);
-    heap->clock_in += heap->clock_rest;
-    heap->clock_rest = 0;
-    if (heap->clock_in <= 0) hak_visit_chores(heap);
-}
-
-void hak_visit_chores(struct hak_heap *heap) {
-    hak_fork_check(heap);
-    heap->batch_since = 0;
-    heap->flushes++;
-    if (heap->batches) hak_batch_flush(heap);
-    if (hak_mail_any(heap)) hak_mail_take(heap);
-    if (heap->pending) hak_event_pending(heap);
-    hak_middle_settle(heap);
-    hak_free_note_in(&heap->free_sum, 0);
-    hak_pool_look(heap);
-    if (HAK_UNLIKELY(hak_load_acquire(&hak_hooks.generation) != heap->follows)) HAK_HOOK(follow)(heap);
-    hak_sweep_clock(heap);
+    return visit_ends(bytes, heap, index, block);
 }
 
 /* The slab in use, still claimed, would open a page, and a partly free one need not: they change places. */
@@ -443,8 +431,7 @@ static HAK_COLD void *visit_little(size_t bytes, struct hak_heap *heap, struct h
         return hak_borrow_rare(bytes, heap, index);
     }
     HAK_COUNT(&heap->counters, visit_next_word, 1);
-    if (HAK_UNLIKELY(heap->is_ahead)) return visited(bytes, heap, index, block);
-    return block;
+    return visit_ends(bytes, heap, index, block);
 }
 
 static bool is_rare_again(struct hak_heap *heap, const struct hak_row *row) {
@@ -508,8 +495,7 @@ static HAK_NOINLINE void *visit_growing(size_t bytes, struct hak_heap *heap, str
         if (HAK_UNLIKELY(block == NULL)) return visit_further(bytes, heap, index);
     }
     HAK_COUNT(&heap->counters, visit_next_word, 1);
-    if (HAK_UNLIKELY(heap->is_ahead)) return visited(bytes, heap, index, block);
-    return block;
+    return visit_ends(bytes, heap, index, block);
 }
 
 /* Blocks above 1 KiB: slabs of few of them, of which two are soon in use. */
@@ -522,8 +508,7 @@ static HAK_NOINLINE void *visit_thin(size_t bytes, struct hak_heap *heap, struct
     } else if ((block = take_instead(heap, row)) == NULL) {
         return visit_growing(bytes, heap, row);
     }
-    if (HAK_UNLIKELY(heap->is_ahead)) return visited(bytes, heap, index, block);
-    return block;
+    return visit_ends(bytes, heap, index, block);
 }
 
 /* The slab in use is claimed and has turned to its next word, but enough is not to be had there. */
@@ -568,7 +553,8 @@ HAK_INLINE void *visit(size_t bytes, struct hak_heap *heap, size_t index, struct
     HAK_COUNT(&heap->counters, visit_next_word, 1);
     bool is_ahead;
     void *block = into_bin(shelf, bin, row, at, word, count, &is_ahead);
-    return HAK_LIKELY(!is_ahead) ? block : visited(bytes, heap, index, block);
+    if (HAK_UNLIKELY(is_ahead)) return visited(bytes, heap, index, block);
+    return HAK_LIKELY(heap->at_hand_most == 0) ? block : visit_hurried(bytes, heap, index, block);
 }
 
 /* Any class or pool. Its bin may have blocks: after chores that split the class, or joined it again. */
@@ -582,6 +568,7 @@ static HAK_NOINLINE void *visit_plain(size_t bytes, struct hak_heap *heap, unsig
 
 static HAK_NOINLINE void *visit_due(size_t bytes, struct hak_heap *heap, unsigned index) {
     hak_visit_chores_due(heap);
+    if (HAK_UNLIKELY(hak_heap_is_slow(heap)) || HAK_UNLIKELY(heap->at_hand_most != 0)) hak_heap_hurry(heap);
     return visit_plain(bytes, heap, index);
 }
 

@@ -1,12 +1,15 @@
-/* drop.c - a program that gives most of its memory back within a tenth of a second, and then does next to nothing, as a server whose keys were deleted:
- * what it freed goes back, though it hardly calls the library any more.
+/* drop.c - a program that gives most of its memory back at once, or within a tenth of a second, and then does next to nothing, as a server whose
+ * keys were deleted: what it freed goes back, though it hardly calls the library any more.
  *
  * ctest: native
  */
 #include "expect.h"
 
-enum { BLOCKS = 160000, BYTES = 256, PARTS = 80 };
-static void *blocks[BLOCKS];
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST = 160000, PARTS = 80 };
+static void *blocks[MOST];
 
 static void nap_ms(long ms)
 {
@@ -14,22 +17,47 @@ static void nap_ms(long ms)
     nanosleep(&nap, NULL);
 }
 
+/* In a process of its own: after a few rounds the library would keep what is wanted again. */
+static void drop(int count, size_t bytes, int parts, int at_hand)
+{
+    pid_t child = fork();
+    if (child != 0) {
+        int status = -1;
+        EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        return;
+    }
+    for (int i = 0; i < count; i++)
+        memset(blocks[i] = malloc(bytes), 1, bytes);
+    long full = resident_kib();
+    for (int part = 0; part < parts; part++) {
+        for (int i = part * (count / parts); i < (part + 1) * (count / parts); i++)
+            free(blocks[i]);
+        if (parts > 1)
+            nap_ms(1);
+    }
+    for (int i = 0; i < at_hand; i++) /* the answer, and as many blocks more are at hand */
+        free(malloc(16 + (size_t)i * 16));
+    for (int i = 0; i < 30; i++) { /* a little, from what is at hand */
+        free(malloc(bytes < 512 ? bytes : 512));
+        nap_ms(50);
+    }
+    long kept = resident_kib(), dropped = (long)((size_t)count * bytes >> 10);
+    EXPECT_SAY(kept < full - dropped * 5 / 8, "%d blocks of %zu bytes, freed in %d parts, %d more at hand: %ld of %ld KiB are resident", count, bytes, parts,
+               at_hand, kept, full);
+    exit(EXPECT_RESULT());
+}
+
 int main(void)
 {
     if (!resident_is_known())
         return EXPECT_SKIPPED;
-    for (int i = 0; i < BLOCKS; i++)
-        memset(blocks[i] = malloc(BYTES), 1, BYTES);
-    long full = resident_kib();
-    for (int part = 0; part < PARTS; part++) {
-        for (int i = part * (BLOCKS / PARTS); i < (part + 1) * (BLOCKS / PARTS); i++)
-            free(blocks[i]);
-        nap_ms(1);
-    }
-    for (int i = 0; i < 10; i++) { /* a little, from what is at hand */
-        free(malloc(BYTES));
-        nap_ms(100);
-    }
-    EXPECT_SAY(resident_kib() < full - 25000, "%ld of %ld KiB are resident", resident_kib(), full);
+    drop(MOST, 256, PARTS, 0);
+    drop(MOST, 256, PARTS, 40);
+    drop(MOST, 256, 1, 0);
+    drop(MOST, 256, 1, 40);
+    drop(10000, 4096, 1, 40);
+    drop(30, 1 << 20, 1, 0);
+    drop(30, 1 << 20, 1, 40);
+    drop(1, 50 << 20, 1, 0);
     return EXPECT_RESULT();
 }

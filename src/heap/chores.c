@@ -1,0 +1,70 @@
+/* chores.c - what waits for the next visit: batches, mail, events that were put off, what is kept, the clock; and who is in a hurry.
+ *
+ * Threads:   the owner.
+ * Measured:  redis, 48 MB of keys, FLUSHALL, then nothing, or a PING ten times a second: 12 MB two seconds later. Without a hurry all 48 stayed
+ *            for good, for what a server allocates that does nothing is at hand for long, and nobody looked at the clock.
+ */
+#include "heap/family.h"
+#include "heap/hooks.h"
+#include "heap/pool.h"
+#include "memory/purge.h"
+
+void hak_visit_chores_due(struct hak_heap *heap) {
+    hak_fork_check(heap);
+    heap->clock_in += heap->clock_rest;
+    heap->clock_rest = 0;
+    if (heap->clock_in <= 0) hak_visit_chores(heap);
+}
+
+void hak_visit_chores(struct hak_heap *heap) {
+    hak_fork_check(heap);
+    heap->batch_since = 0;
+    heap->flushes++;
+    if (heap->batches) hak_batch_flush(heap);
+    if (hak_mail_any(heap)) hak_mail_take(heap);
+    if (heap->pending) hak_event_pending(heap);
+    hak_middle_settle(heap);
+    hak_free_note_in(&heap->free_sum, 0);
+    hak_pool_look(heap);
+    if (HAK_UNLIKELY(hak_load_acquire(&hak_hooks.generation) != heap->follows)) HAK_HOOK(follow)(heap);
+    hak_sweep_clock(heap);
+}
+
+/* The next visit's chores are due, and what is above 32 KiB goes a longer way until then. */
+static void visit_calls(struct hak_heap *heap) {
+    heap->clock_rest = 0;
+    if (heap->clock_in > HAK_VISIT_CLOCK) heap->clock_in = HAK_VISIT_CLOCK;
+}
+
+static HAK_COLD void put_back(struct hak_heap *heap) {
+    for (unsigned index = 1; index < hak_shelf_end(heap); index++) hak_bin_trim(heap, index, 0);
+}
+
+HAK_COLD void hak_heap_hurry_freed(struct hak_heap *heap) {
+    if (heap->at_hand_most != 0 && heap->at_hand_most != HAK_AT_HAND_ASKED) return;
+    uint64_t ticks = hak_os_ticks();
+    heap->at_hand_most = 0;
+    if (ticks - heap->hurried < HAK_TICKS) return; /* who is busy pays for it once a millisecond */
+    heap->hurried = ticks;
+    put_back(heap);
+    heap->at_hand_most = 1;
+    heap->hurry_visits = HAK_HURRY_VISITS;
+    visit_calls(heap);
+}
+
+HAK_COLD void hak_heap_hurry(struct hak_heap *heap) {
+    enum { FEW = 8 };
+    bool is_slow = hak_heap_is_slow(heap);
+    if (is_slow) heap->hurry_visits = HAK_HURRY_VISITS;
+    if (heap->hurry_visits == 0 || --heap->hurry_visits == 0) {
+        heap->at_hand_most = 0;
+        return;
+    }
+    if (is_slow) put_back(heap);
+    heap->at_hand_most = is_slow ? 1 : FEW + 1;
+}
+
+HAK_COLD void hak_heap_hurried(struct hak_heap *heap, unsigned shelf_index) {
+    hak_bin_trim(heap, shelf_index, heap->at_hand_most - 1);
+    visit_calls(heap);
+}
