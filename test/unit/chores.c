@@ -1,0 +1,139 @@
+/* chores.c - who freed much, or allocates rarely while memory is free, has next to nothing at hand, so that he looks at the clock. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "unit/heap_room.h"
+
+enum { CLASSES = 3, TRIES = 100, FREE_BYTES = 2 << 20 };
+static const unsigned class_of[CLASSES] = { 2, 10, HAK_SMALL_CLASS_MAX + 3 };
+static void *taken[4096];
+static unsigned taken_count;
+
+static unsigned at_hand(struct hak_heap *heap, unsigned c) { return hak_word_count(hak_bin_at(heap, c)->word); }
+
+static void take(struct hak_heap *heap, unsigned c) {
+    assert_true(taken_count < sizeof taken / sizeof *taken);
+    taken[taken_count] = block_take(heap, c);
+    assert_non_null(taken[taken_count++]);
+}
+
+/* A visit: what is at hand is taken first. */
+static void visit(struct hak_heap *heap, unsigned c) {
+    while (at_hand(heap, c)) take(heap, c);
+    take(heap, c);
+}
+
+static struct hak_heap *heap_with_bins(void) {
+    struct hak_heap *heap = heap_make();
+    taken_count = 0;
+    heap->hurried = 0; /* it was another test's */
+    heap->at_hand_most = 0;
+    for (unsigned i = 0; i < CLASSES; i++) {
+        class_is_common(heap, class_of[i]);
+        take(heap, class_of[i]);
+        take(heap, class_of[i]);
+    }
+    assert_true(at_hand(heap, class_of[0]) > 8);
+    return heap;
+}
+
+static void end(struct hak_heap *heap) {
+    hak_store_relaxed(&hak_purge.over_since_ms, 0);
+    for (unsigned i = 0; i < taken_count; i++) block_give(heap, taken[i]);
+    heap_end(heap);
+    AUDIT();
+}
+
+static unsigned all_at_hand(struct hak_heap *heap) {
+    unsigned count = 0;
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) count += at_hand(heap, c);
+    return count;
+}
+
+static void a_free_in_a_grace_puts_all_back(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_with_bins();
+    unsigned before = all_at_hand(heap);
+    hak_heap_freed(heap);
+    assert_int_equal(all_at_hand(heap), before); /* there is none */
+    hak_store_relaxed(&hak_purge.over_since_ms, 1);
+    hak_heap_freed(heap);
+    assert_int_equal(all_at_hand(heap), 0);
+    end(heap);
+}
+
+static void a_free_that_gave_pages_back_does_so_too(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_with_bins();
+    heap->at_hand_most = HAK_AT_HAND_ASKED;
+    hak_heap_freed(heap);
+    assert_int_equal(all_at_hand(heap), 0);
+    end(heap);
+}
+
+static void once_a_millisecond(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_with_bins();
+    hak_store_relaxed(&hak_purge.over_since_ms, 1);
+    unsigned before = all_at_hand(heap), tries = 0;
+    bool is_left = false;
+    for (; !is_left && tries < TRIES; tries++) { /* whoever is interrupted for so long tries again */
+        heap->at_hand_most = 0;
+        heap->hurried = hak_os_ticks();
+        hak_heap_freed(heap);
+        is_left = all_at_hand(heap) == before;
+        for (unsigned i = 0; !is_left && i < CLASSES; i++) {
+            heap->at_hand_most = 0;
+            take(heap, class_of[i]);
+        }
+        before = all_at_hand(heap);
+    }
+    assert_true(is_left);
+    end(heap);
+}
+
+static void few_are_at_hand_until_visits_followed_one_another(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_with_bins();
+    unsigned c = class_of[0], visits = 0;
+    hak_store_relaxed(&hak_purge.over_since_ms, 1);
+    hak_heap_freed(heap);
+    for (; heap->at_hand_most != 0; visits++) {
+        assert_true(visits < HAK_HURRY_VISITS);
+        visit(heap, c);
+        assert_true(heap->at_hand_most == 0 || at_hand(heap, c) <= 8);
+    }
+    assert_int_equal(visits, HAK_HURRY_VISITS);
+    visit(heap, c);
+    assert_true(at_hand(heap, c) > 8);
+    end(heap);
+}
+
+static void who_visits_rarely_has_nothing_at_hand_while_memory_is_free(void **state) {
+    (void)state;
+    for (unsigned is_free = 0; is_free < 2; is_free++) {
+        struct hak_heap *heap = heap_with_bins();
+        hak_add(&hak_purge.free_bytes, is_free ? FREE_BYTES : 0);
+        heap->clock_in = 0;
+        heap->ticks_seen -= UINT64_C(1) << 40; /* a while ago */
+        visit(heap, class_of[0]);
+        hak_add(&hak_purge.free_bytes, is_free ? -FREE_BYTES : 0);
+        if (is_free) assert_int_equal(all_at_hand(heap), 0);
+        else assert_true(all_at_hand(heap) > 8);
+        end(heap);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_free_in_a_grace_puts_all_back),
+        cmocka_unit_test(a_free_that_gave_pages_back_does_so_too),
+        cmocka_unit_test(once_a_millisecond),
+        cmocka_unit_test(few_are_at_hand_until_visits_followed_one_another),
+        cmocka_unit_test(who_visits_rarely_has_nothing_at_hand_while_memory_is_free),
+    };
+    return cmocka_run_group_tests(tests, heap_room_start, NULL);
+}
