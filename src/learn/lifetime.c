@@ -23,14 +23,12 @@
 
 #include "heap/pool.h"
 #include "learn/learn.h"
+#include "learn/lifetime_rows.h"
 #include "learn/policy.h"
 #include "memory/purge.h"
 #include "rules/options.h"
-#include "heap/key.h"
 
 enum {
-    SITES_MAX = 1024,
-    SLOTS = 2048,
     PLACES = 8192,     /* one per granule: exact up to 512 MiB, a few forgotten above */
     GROWS_GRANULES = 192, /* 12 MiB */
     LOOK_SLABS = 16,      /* of one heap */
@@ -55,19 +53,10 @@ enum {
     MAJOR_PERCENT = 80,
     MAJORS_MAX = 8,
     HALVE = 1 << 14,
+    FULL_HALVE = 1 << 12, /* where there is no room for a new site: 256 MiB that were watched */
 };
 
-struct row {
-    const void *address;
-    uint32_t height, class_index;
-    hak_atomic_u32 sampled, alive, dead, is_long;
-};
-
-static struct row rows[SITES_MAX];            /* row 0 is nobody's: what found no row */
-static hak_atomic_u32 row_count = 1;
-static _Atomic(uint16_t) slots[SLOTS];        /* row, by key */
-static hak_atomic_u64 rows_key[SITES_MAX];    /* 0 until the row may be read */
-static hak_atomic_u64 places[PLACES];         /* granule 24, row 10, class's row 10, birth 20 */
+static hak_atomic_u64 places[PLACES]; /* granule 24, row 10, class's row 10, birth 20 */
 static hak_atomic_u32 cohort_dead[COHORTS];
 static hak_atomic_u32 class_slabs[HAK_SMALL_CLASS_MAX + 1], slab_count, death_count, sampled_sum, decided_count;
 static hak_atomic_u64 resting; /* classes that would be split, but their blocks come and go too often for it */
@@ -77,32 +66,6 @@ static hak_atomic_i64 dip_granules;  /* the same, rising soon */
 static hak_atomic_u32 is_growing;
 static hak_atomic_u32 stage, is_guessing, is_guess_refuted, decide_lock;
 static hak_atomic_u32 guess_sampled, is_guess_alone; /* by who decides: sampled_sum when it began; nobody else was seen since for long */
-
-/* --- the table: rows are never removed --- */
-
-static unsigned row_find(const void *address, uint32_t height, unsigned class_index) {
-    uint64_t key = hak_site_key(address, height, class_index);
-    unsigned slot = (unsigned)(key >> 53);
-    for (unsigned tried = 0; tried < 16; tried++, slot = (slot + 1) % SLOTS) {
-        uint16_t there = hak_load_acquire(&slots[slot]); /* pairs with the CAS below: the row is written */
-        if (there == 0) {
-            uint32_t fresh = hak_load_relaxed(&row_count);
-            do if (fresh >= SITES_MAX) return 0;
-            while (!hak_cas_weak(&row_count, &fresh, fresh + 1));
-            rows[fresh].address = address;
-            rows[fresh].height = height;
-            rows[fresh].class_index = class_index;
-            hak_store_release(&rows_key[fresh], key);
-            if (hak_cas(&slots[slot], &there, (uint16_t)fresh)) return fresh;
-            hak_store_release(&rows_key[fresh], 0); /* another thread was first: the row is lost, which is rare */
-        }
-        if (hak_load_relaxed(&rows_key[there]) == key) return there;
-    }
-    return 0;
-}
-
-/* Written whole; another thread may be at the others. */
-static bool row_ready(unsigned row) { return hak_load_acquire(&rows_key[row]) != 0; }
 
 static void row_add(unsigned row, bool is_alive, uint32_t weight) {
     if (row == 0) return;
@@ -370,8 +333,24 @@ static bool decide_guessed(unsigned count) {
     return true;
 }
 
+static hak_atomic_u64 taught_rows[SITES_MAX / 64]; /* of these the policy file knows */
+
+/* Of a row that will be another site's, blocks may still be watched. */
+static void rows_leave(const uint64_t *vacant) {
+    for (unsigned p = 0; p < PLACES; p++) {
+        uint64_t place = hak_load_relaxed(&places[p]);
+        unsigned row = place >> 30 & hak_word_mask(0, ROW_BITS), exact = place >> BIRTH_BITS & hak_word_mask(0, ROW_BITS);
+        if ((vacant[row / 64] >> row % 64 | vacant[exact / 64] >> exact % 64) & 1) hak_cas(&places[p], &place, 0);
+    }
+    for (unsigned i = 1; i < SITES_MAX; i++)
+        if (vacant[i / 64] >> i % 64 & 1) hak_store_release(&rows_key[i], ROW_VACANT);
+    hak_store_relaxed(&vacant_from, 1);
+}
+
 static void halve(unsigned count) {
+    uint64_t vacant[SITES_MAX / 64] = { 0 };
     uint32_t sum = 0;
+    bool is_full = count >= SITES_MAX, is_any = false;
     for (unsigned i = 1; i < count; i++) {
         struct row *row = &rows[i];
         if (!row_ready(i)) continue;
@@ -379,8 +358,15 @@ static void halve(unsigned count) {
         hak_store_relaxed(&row->alive, hak_load_relaxed(&row->alive) / 2);
         hak_store_relaxed(&row->dead, hak_load_relaxed(&row->dead) / 2);
         if (row->class_index == 0) sum += hak_load_relaxed(&row->sampled);
+        if (!is_full || (hak_load_relaxed(&row->sampled) | hak_load_relaxed(&row->alive) | hak_load_relaxed(&row->dead)) != 0) continue;
+        hak_store_relaxed(&row->is_long, 0);
+        hak_and(&taught_rows[i / 64], ~(UINT64_C(1) << i % 64));
+        vacant[i / 64] |= UINT64_C(1) << i % 64;
+        is_any = true;
     }
     hak_store_relaxed(&sampled_sum, sum);
+    hak_store_relaxed(&refused, 0);
+    if (is_any) rows_leave(vacant);
 }
 
 void hak_lifetime_decide(void) {
@@ -396,7 +382,7 @@ void hak_lifetime_decide(void) {
         hak_store_relaxed(&resting, 0); /* or growth would split them again */
         if (hak_exchange(&hak_split_classes, 0) != 0) hak_pools_tell();
     }
-    if (hak_load_relaxed(&sampled_sum) > HALVE) halve(count);
+    if (hak_load_relaxed(&sampled_sum) > (hak_load_relaxed(&refused) ? FULL_HALVE : HALVE)) halve(count);
     hak_store_release(&decide_lock, 0);
 }
 
@@ -470,20 +456,14 @@ void hak_lifetime_stats_get(struct hak_lifetime_stats *stats) {
 
 bool hak_lifetime_site_get(uint32_t index, struct hak_lifetime_site *site) {
     if (index + 1 >= hak_load_acquire(&row_count)) return false;
-    *site = (struct hak_lifetime_site){ .class_index = 0 };
-    if (!row_ready(index + 1)) return true;
-    const struct row *row = &rows[index + 1];
-    *site = (struct hak_lifetime_site){ row->address, row->height << 3, row->class_index, hak_load_relaxed(&row->sampled),
-                                        hak_load_relaxed(&row->alive), hak_load_relaxed(&row->dead),
-                                        hak_load_relaxed(&row->is_long) != 0 };
+    if (!row_read(index + 1, site)) *site = (struct hak_lifetime_site){ .class_index = 0 };
     return true;
 }
 
 /* --- the policy file: docs/policy.md, kind `pool` --- */
 
 enum { TAUGHT_MAX = 1024 }; /* an old file does not outweigh what is seen now for ever */
-static uint64_t taught_sum; /* at start, by one thread; and of these rows the file knows: */
-static uint64_t taught_rows[SITES_MAX / 64];
+static uint64_t taught_sum; /* at start, by one thread */
 
 static void policy_take(const struct hak_policy_site *site) {
     uint64_t samples = site->number[2] < TAUGHT_MAX ? site->number[2] : TAUGHT_MAX;
@@ -493,7 +473,7 @@ static void policy_take(const struct hak_policy_site *site) {
                        (uint32_t)(samples * part / 1000));
     taught_sum += samples;
     unsigned row = row_find((const void *)(uintptr_t)site->address, site->height >> 3, site->class_index);
-    taught_rows[row / 64] |= UINT64_C(1) << row % 64;
+    hak_or(&taught_rows[row / 64], UINT64_C(1) << row % 64);
 }
 
 /* The samples of what is put, and in `fresh` how many sites of these may be long-lived and are none of the file's. */
@@ -501,18 +481,19 @@ static uint64_t known_put(bool (*put)(struct hak_policy_site *site, void *contex
     uint64_t known_sum = 0;
     unsigned count = hak_load_acquire(&row_count);
     for (unsigned i = 1; i < count; i++) {
-        if (!row_ready(i)) continue;
-        struct sums one = sums_of(&rows[i]);
+        struct hak_lifetime_site of;
+        if (!row_read(i, &of)) continue;
+        struct sums one = { of.sampled, of.alive, of.dead };
         uint64_t samples = one.alive + one.dead;
-        if (samples < (rows[i].class_index ? BASE_JUDGED : SAVED_JUDGED)) continue;
+        if (samples < (of.class_index ? BASE_JUDGED : SAVED_JUDGED)) continue;
         struct hak_policy_site site = {
-            .address = (uintptr_t)rows[i].address, .height = rows[i].height << 3, .class_index = (uint16_t)rows[i].class_index,
+            .address = (uintptr_t)of.address, .height = of.height, .class_index = (uint16_t)of.class_index,
             .kind = HAK_POLICY_POOL,
-            .number = { hak_load_relaxed(&rows[i].is_long), one.alive * 1000 / samples, samples },
+            .number = { of.is_long, one.alive * 1000 / samples, samples },
         };
         if (!put(&site, context)) continue;
         known_sum += samples;
-        *fresh += rows[i].class_index == 0 && may_be_long(one) && !(taught_rows[i / 64] >> i % 64 & 1);
+        *fresh += of.class_index == 0 && may_be_long(one) && !(hak_load_relaxed(&taught_rows[i / 64]) >> i % 64 & 1);
     }
     return known_sum;
 }
@@ -527,7 +508,7 @@ static void policy_note(bool (*put)(struct hak_policy_site *site, void *context)
     unsigned fresh = 0;
     taught_sum = known_put(put, NULL, &fresh);
     if (fresh == 0) return;
-    for (unsigned i = 1; i < hak_load_acquire(&row_count); i++) taught_rows[i / 64] |= UINT64_C(1) << i % 64; /* what the parent knows is its own news */
+    for (unsigned i = 1; i < hak_load_acquire(&row_count); i++) hak_or(&taught_rows[i / 64], UINT64_C(1) << i % 64); /* what the parent knows is its own news */
 }
 
 const struct hak_policy_room hak_lifetime_sites = { policy_take, policy_give, policy_note };

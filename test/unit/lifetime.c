@@ -247,6 +247,36 @@ static void a_new_long_lived_site_is_news_beside_many_known_ones(void **state) {
     in_child(thirty_sites_are_known);
 }
 
+static bool row_is_there(uintptr_t address) {
+    struct hak_lifetime_site site;
+    for (uint32_t i = 0; hak_lifetime_site_get(i, &site); i++)
+        if ((uintptr_t)site.address == address) return true;
+    return false;
+}
+
+/* An old file filled the table with sites that this run does not have. */
+static void table_is_full(void) {
+    for (unsigned i = 0; i < 1100; i++) hak_lifetime_teach((const void *)(uintptr_t)(0x1000 + 64 * i), 800, 0, 2, 0);
+    struct hak_lifetime_stats stats;
+    hak_lifetime_stats_get(&stats);
+    CHECK(stats.site_count == 1023 && row_is_there(0x1000));
+    uintptr_t late = 0x900000;
+    hak_lifetime_teach((const void *)late, 800, 0, 16, 15);
+    CHECK(!row_is_there(late));
+    for (unsigned round = 0; round < 4; round++) { /* what is there goes on, and of the others no more is seen */
+        hak_lifetime_teach((const void *)0x1000, 800, 0, 4096, 0);
+        hak_lifetime_teach((const void *)late, 800, 0, 16, 15);
+        hak_lifetime_decide();
+    }
+    CHECK(row_is_there(late) && row_is_there(0x1000) && !row_is_there(0x1040));
+    for (unsigned i = 0; i < 500; i++) hak_lifetime_teach((const void *)(late + 64 * i), 800, 0, 16, 1);
+    for (unsigned i = 0; i < 500; i++) CHECK(row_is_there(late + 64 * i));
+}
+static void a_site_that_is_seen_no_more_makes_way_for_a_new_one(void **state) {
+    (void)state;
+    in_child(table_is_full);
+}
+
 /* A sweep may judge a block between its owner's first look and the claim. */
 static void nothing_is_watched(void) {
     peak(50, true, true);
@@ -282,6 +312,7 @@ int main(void) {
         cmocka_unit_test(teaching_finds_the_same_site),
         cmocka_unit_test(a_block_that_was_judged_meanwhile_is_not_looked_at),
         cmocka_unit_test(a_new_long_lived_site_is_news_beside_many_known_ones),
+        cmocka_unit_test(a_site_that_is_seen_no_more_makes_way_for_a_new_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
