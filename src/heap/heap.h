@@ -438,7 +438,7 @@ void hak_bin_trim(struct hak_heap *heap, unsigned shelf_index, unsigned keep);
 /* Free memory is above its bound, and may stay there for the grace; or there is some, and visits are rare. Who allocates from what is at hand would
  * not look at the clock for long, or never again: next to nothing is at hand then, and all visits look, until some have followed closely upon one
  * another. */
-enum { HAK_AT_HAND_ASKED = 66, HAK_HURRY_FREE_LEAST = 1 << 20, HAK_HURRY_VISITS = 32 };
+enum { HAK_AT_HAND_ASKED = 66, HAK_HURRY_FREE_LEAST = 1 << 20, HAK_HURRY_VISITS = 512 };
 HAK_INLINE bool hak_heap_is_slow(const struct hak_heap *heap) { /* by the last look at the clock */
     return heap->clock_step == HAK_VISIT_CLOCK && hak_load_relaxed(&hak_purge.free_bytes) >= HAK_HURRY_FREE_LEAST;
 }

@@ -17,6 +17,8 @@ static void nap_ms(long ms)
     nanosleep(&nap, NULL);
 }
 
+static size_t small(int i) { return 16 + (size_t)(i % 16) * 16; }
+
 /* In a process of its own: after a few rounds the library would keep what is wanted again. */
 static void drop(int count, size_t bytes, int parts, int at_hand)
 {
@@ -36,10 +38,10 @@ static void drop(int count, size_t bytes, int parts, int at_hand)
             nap_ms(1);
     }
     for (int i = 0; i < at_hand; i++) /* the answer, and as many blocks more are at hand */
-        free(malloc(16 + (size_t)i * 16));
-    for (int i = 0; i < 30; i++) { /* a little, from what is at hand */
-        free(malloc(bytes < 512 ? bytes : 512));
-        nap_ms(50);
+        free(malloc(small(i)));
+    for (int i = 0; i < 60; i++) { /* a little, from what is at hand */
+        free(malloc(small(i)));
+        nap_ms(25);
     }
     long kept = resident_kib(), dropped = (long)((size_t)count * bytes >> 10);
     EXPECT_SAY(kept < full - dropped * 5 / 8, "%d blocks of %zu bytes, freed in %d parts, %d more at hand: %ld of %ld KiB are resident", count, bytes, parts,
@@ -55,6 +57,7 @@ int main(void)
     drop(MOST, 256, PARTS, 40);
     drop(MOST, 256, 1, 0);
     drop(MOST, 256, 1, 40);
+    drop(MOST, 256, 1, 1400); /* it opens another database, say */
     drop(10000, 4096, 1, 40);
     drop(30, 1 << 20, 1, 0);
     drop(30, 1 << 20, 1, 40);

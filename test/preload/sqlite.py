@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """sqlite.py - sqlite3 works through real load under HAKMEM with the same output as without."""
 import os
+import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "helper"))
 
-from preloaded import Suite, need
+from preloaded import Skip, Suite, need
 
 LOAD = """
 PRAGMA journal_mode=WAL;
@@ -36,6 +37,22 @@ PRAGMA integrity_check;
 SELECT hex(sha) FROM (SELECT group_concat(name || town, ',') AS sha FROM people ORDER BY id);
 """
 
+# A database of some 40 MB is closed, another one opened, and next to nothing is done with it for two seconds.
+CLOSES = """
+CREATE TABLE big(id INTEGER PRIMARY KEY, what TEXT);
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 30000)
+  INSERT INTO big SELECT i, printf('%0*d', i % 1800 + 1, i) FROM n;
+CREATE VIRTUAL TABLE texts USING fts5(body);
+INSERT INTO texts SELECT what || ' of ' || id FROM big LIMIT 5000;
+.open :memory:
+SELECT 1;
+.system sleep 1
+SELECT 1;
+.system sleep 1
+SELECT 1;
+.system grep Vm /proc/$PPID/status
+"""
+
 
 def main():
     suite = Suite("sqlite", __doc__)
@@ -56,6 +73,18 @@ def main():
         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 150000)
           SELECT sum(r) FROM (SELECT i * 7919 % 300007 AS r FROM n ORDER BY printf('%09d', r) LIMIT 100000);
         """)
+
+    def gives_back():
+        if os.environ.get("HAK_TEST_SECURE"):
+            raise Skip("what is freed stays in quarantine")
+        done = suite.run([need("sqlite3"), "-batch", ":memory:"], stdin=CLOSES.encode())
+        kib = {name: int(number) for name, number in re.findall(rb"(VmHWM|VmRSS):\s+(\d+) kB", done.out)}
+        if done.status != 0 or len(kib) != 2:
+            return f"ended with {done.brief()}"
+        if kib[b"VmRSS"] > kib[b"VmHWM"] / 3:
+            return f"{kib[b'VmRSS']} KiB of {kib[b'VmHWM']} are resident after it was closed"
+        return None
+    suite.case("sqlite3 gives back what it closed", gives_back)
     return suite.finish()
 
 
