@@ -92,7 +92,7 @@ unsafe fn aligned_zeroed(layout: Layout) -> *mut u8 {
         if layout.size() > SMALL_MAX && layout.align() <= GRANULE {
             let pages = sys::hak_good_size(layout.size());
             let block: *mut u8 = sys::calloc(1, pages).cast();
-            if block.is_null() || block.addr().is_multiple_of(layout.align()) {
+            if block.is_null() || block.addr() % layout.align() == 0 {
                 return block;
             }
             sys::free(block.cast()); // one outside the window, or one that is watched

@@ -24,7 +24,7 @@ impl Block {
     fn new(size: usize, align: usize, seed: u8, zeroed: bool) -> Block {
         let layout = Layout::from_size_align(size, align).unwrap();
         let start = unsafe { if zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
-        assert!(!start.is_null() && start.addr().is_multiple_of(align), "{layout:?} {start:?}");
+        assert!(!start.is_null() && start.addr() % align == 0, "{layout:?} {start:?}");
         let mut block = Block { start, layout, seed };
         if zeroed {
             assert!(block.bytes().iter().all(|byte| *byte == 0), "{layout:?} is not zero");
@@ -54,7 +54,7 @@ impl Block {
         self.start = unsafe { realloc(self.start, self.layout, size) };
         self.layout = Layout::from_size_align(size, self.layout.align()).unwrap();
         assert!(
-            !self.start.is_null() && self.start.addr().is_multiple_of(self.layout.align()),
+            !self.start.is_null() && self.start.addr() % self.layout.align() == 0,
             "{:?} {:?}",
             self.layout,
             self.start

@@ -44,7 +44,7 @@ impl Output {
 
     /// An output that would take the place of what it is made of is a mistake.
     pub fn open_beside(path: &Path, inputs: &[PathBuf]) -> Result<Output, Failure> {
-        let place = if path == STREAM { Path::new("/proc/self/fd/1") } else { path };
+        let place = if path == Path::new(STREAM) { Path::new("/proc/self/fd/1") } else { path };
         let is_file = fs::metadata(place).is_ok_and(|found| found.is_file());
         match inputs.iter().find(|input| is_file && is_same(place, input)) {
             Some(_) => Err(failure(path, "it is what is read")),
@@ -127,7 +127,7 @@ fn may_replace(target: &Path) -> bool {
 
 fn place_of(path: &Path) -> io::Result<Place> {
     const LINKS_MAX: usize = 40; // the kernel's own bound
-    if path == STREAM {
+    if path == Path::new(STREAM) {
         return Ok(Place::Descriptor(1));
     }
     let (mut at, mut is_special) = (path.to_owned(), false);
@@ -245,7 +245,7 @@ pub fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 fn failure(path: &Path, reason: &str) -> Failure {
-    if path == STREAM {
+    if path == Path::new(STREAM) {
         return Failure::usage(format!("standard output: {reason}"));
     }
     Failure::usage(format!("{} cannot be written: {reason}", text::quote(path)))

@@ -350,7 +350,7 @@ impl Launch {
         }
         let begun = match error_from_pipe(pipe[0]) {
             Some(error) => Err(self.failure(&error)),
-            None => Ok(begin(child.cast_unsigned())),
+            None => Ok(begin(child as u32)),
         };
         child_end_await(child);
         let wall = started.elapsed();
@@ -395,7 +395,7 @@ fn child_end_await(child: c_int) {
 fn child_look(child: c_int, flags: c_int) -> Option<libc::siginfo_t> {
     unsafe {
         let mut info: libc::siginfo_t = mem::zeroed();
-        while libc::waitid(libc::P_PID, child.cast_unsigned(), &mut info, flags) == -1 {
+        while libc::waitid(libc::P_PID, child as u32, &mut info, flags) == -1 {
             if !is_interrupted() {
                 return None;
             }
@@ -454,7 +454,7 @@ fn child_reap(child: c_int, wall: Duration) -> Result<Outcome, Failure> {
             fault_count: u64::try_from(usage.ru_minflt + usage.ru_majflt).unwrap_or(0),
             disk_fault_count: u64::try_from(usage.ru_majflt).unwrap_or(0),
         };
-        Ok(Outcome { pid: child.cast_unsigned(), end, usage })
+        Ok(Outcome { pid: child as u32, end, usage })
     }
 }
 

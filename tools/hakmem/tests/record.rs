@@ -163,9 +163,9 @@ fn a_recorder_outlives_its_readers_and_ends_by_every_signal() {
         let mut recorder = recorder.stderr(std::process::Stdio::piped()).spawn().unwrap();
         drop(recorder.stderr.take());
         recording_await(&pid); // its handlers stand
-        unsafe { libc::kill(recorder.id().cast_signed(), libc::SIGPIPE) };
+        unsafe { libc::kill(recorder.id() as libc::pid_t, libc::SIGPIPE) };
         std::thread::sleep(std::time::Duration::from_millis(100));
-        unsafe { libc::kill(recorder.id().cast_signed(), signal) };
+        unsafe { libc::kill(recorder.id() as libc::pid_t, signal) };
         assert_eq!(recorder.wait().unwrap().code(), Some(0), "signal {signal}");
         fs::remove_file(&file).unwrap();
         assert_refused(&mut hakmem(&["record", "-p", &pid, "--stop"]), 2, "there is nothing to end");
@@ -178,7 +178,7 @@ fn a_process_that_is_stopped_is_said_to_be() {
     let folder = folder("stopped");
     let file = folder.join("a.hakprof");
     let process = Sleeper::with(Some(publishing()), &[]);
-    unsafe { libc::kill(process.0.id().cast_signed(), libc::SIGSTOP) };
+    unsafe { libc::kill(process.0.id() as libc::pid_t, libc::SIGSTOP) };
     let arguments = ["record", "-p", &process.pid(), "--seconds", "1", "-o", text(&file)];
     let (code, _, stderr) = output(&mut hakmem(&arguments));
     assert_eq!(code, Some(0), "{stderr}");
@@ -226,7 +226,7 @@ fn a_process_that_does_not_allocate_is_not_waited_for() {
     let duration = unpacked.split("\"duration_ms\":").nth(1).unwrap().split(',').next().unwrap();
     assert!((1000..60_000).contains(&duration.parse::<u64>().unwrap()), "of its own seconds: {duration}");
     // When it allocates again, no request waits for it.
-    unsafe { libc::kill(process.0.id().cast_signed(), libc::SIGUSR1) };
+    unsafe { libc::kill(process.0.id() as libc::pid_t, libc::SIGUSR1) };
     std::thread::sleep(std::time::Duration::from_millis(300));
     let (_, metrics, _) = output(&mut hakmem(&["metrics", "-p", &process.pid()]));
     assert!(metrics.contains("\nhakmem_recording 0\n"), "{metrics}");

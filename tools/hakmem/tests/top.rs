@@ -102,7 +102,7 @@ impl Terminal {
     }
 
     fn signal(&self, number: i32) {
-        unsafe { libc::kill(self.child.id().cast_signed(), number) };
+        unsafe { libc::kill(self.child.id() as libc::pid_t, number) };
     }
 
     fn end(&mut self) -> ExitStatus {

@@ -395,7 +395,7 @@ fn order(count: usize, row: &str, round: u32) -> Vec<usize> {
     let row_number: usize = row.bytes().map(usize::from).sum();
     let mut order: Vec<usize> = (0..count).collect();
     order.rotate_left((row_number + round.saturating_sub(1) as usize / 2) % count.max(1));
-    if round.is_multiple_of(2) {
+    if round % 2 == 0 {
         order.reverse();
     }
     order

@@ -91,10 +91,8 @@ pub fn row_count(
                 continue;
             }
         };
-        if row.per_operation
-            && let Ok((less, less_ops)) = tracer.calls_of(stand, &target, entry, &row.count_less)?
-            && ops > less_ops
-        {
+        let less = if row.per_operation { tracer.calls_of(stand, &target, entry, &row.count_less)?.ok() } else { None };
+        if let Some((less, less_ops)) = less.filter(|(_, less_ops)| ops > *less_ops) {
             let sum = |calls: &BTreeMap<String, u64>| calls.values().sum::<u64>() as f64;
             // Start and end vary by a call or two: less than none is none.
             cell.syscalls_per_op = Some(((sum(&calls) - sum(&less)) / (ops - less_ops) as f64).max(0.0));

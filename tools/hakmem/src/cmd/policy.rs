@@ -47,7 +47,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         }
         Command::Merge { files, output } => {
             // What the shell wrote to, too: `*.policy > all.policy` has all.policy among its inputs the next time.
-            let output = output.as_deref().filter(|path| *path != STREAM);
+            let output = output.as_deref().filter(|path| *path != Path::new(STREAM));
             let out = output.unwrap_or(Path::new("/proc/self/fd/1"));
             if let Some(input) = files.iter().find(|input| is_same(out, input)) {
                 return Err(Failure::usage(format!(

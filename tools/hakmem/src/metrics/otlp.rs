@@ -123,7 +123,7 @@ fn message(metric: &Metric, reading: &Reading, process_start_ns: u64) -> Message
     };
     let point = |point: &Point| NumberDataPoint {
         attributes: Vec::from_iter(point.class_bytes.map(|bytes| {
-            attribute("hakmem.class.block_size", any_value::Value::IntValue(bytes.cast_signed()))
+            attribute("hakmem.class.block_size", any_value::Value::IntValue(bytes as i64))
         })),
         start_time_unix_nano: start_ns.min(reading.time_ns),
         time_unix_nano: reading.time_ns,

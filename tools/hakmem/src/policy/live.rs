@@ -114,7 +114,7 @@ fn whole(process: &Process, address: u64) -> Result<Stats, Failure> {
         let before = number()?;
         let mut bytes = [0; size_of::<Stats>()];
         process.read(address + 8, &mut bytes).map_err(refused)?;
-        if before.is_multiple_of(2) && number()? == before {
+        if before % 2 == 0 && number()? == before {
             // Numbers and bytes only: every pattern of bits is one.
             return Ok(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) });
         }

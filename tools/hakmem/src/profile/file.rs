@@ -25,7 +25,7 @@ const TEXT_BYTES_MAX: u64 = 256 << 20;
 const DUMP: &[u8] = b"HAKMEM DUMP ";
 
 pub fn read(path: &Path) -> Result<Profile, Failure> {
-    let shown = if path == STREAM { "standard input".to_owned() } else { text::quote(path) };
+    let shown = if path == Path::new(STREAM) { "standard input".to_owned() } else { text::quote(path) };
     let refused = |reason: String| Failure::usage(format!("{shown}: {reason}"));
     let file = file_open(path).map_err(|error| refused(error_text(&error)))?;
     let metadata = file.metadata().map_err(|error| refused(error_text(&error)))?;
@@ -52,7 +52,7 @@ pub fn read(path: &Path) -> Result<Profile, Failure> {
 
 /// A file to be read; `-` is standard input.
 pub fn file_open(path: &Path) -> io::Result<fs::File> {
-    match path == STREAM {
+    match path == Path::new(STREAM) {
         true => io::stdin().as_fd().try_clone_to_owned().map(fs::File::from),
         false => fs::File::open(path),
     }

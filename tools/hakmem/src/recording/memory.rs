@@ -82,7 +82,7 @@ impl Process {
     pub fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
         let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };
-        let written = unsafe { libc::process_vm_writev(self.pid.cast_signed(), &local, 1, &remote, 1, 0) };
+        let written = unsafe { libc::process_vm_writev(self.pid as libc::pid_t, &local, 1, &remote, 1, 0) };
         complete(written, bytes.len())
     }
 
@@ -134,7 +134,7 @@ impl Memory for Process {
         for part in into.chunks_mut(CALL_BYTES_MAX) {
             let local = libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() };
             let remote = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: part.len() };
-            let read = unsafe { libc::process_vm_readv(self.pid.cast_signed(), &local, 1, &remote, 1, 0) };
+            let read = unsafe { libc::process_vm_readv(self.pid as libc::pid_t, &local, 1, &remote, 1, 0) };
             complete(read, part.len())?;
             at += part.len() as u64;
         }
@@ -156,7 +156,7 @@ impl Memory for Process {
             };
             let remote: Vec<libc::iovec> = part.iter().map(piece).collect();
             let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: bytes };
-            let (count, pid) = (remote.len() as libc::c_ulong, self.pid.cast_signed());
+            let (count, pid) = (remote.len() as libc::c_ulong, self.pid as libc::pid_t);
             let read = unsafe { libc::process_vm_readv(pid, &local, 1, remote.as_ptr(), count, 0) };
             complete(read, bytes).ok()?;
         }

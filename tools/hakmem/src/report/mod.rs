@@ -53,7 +53,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let profile = crate::profile::file::read(&arguments.file)?;
-    let path = arguments.output.clone().unwrap_or_else(|| match arguments.file.as_path() == STREAM {
+    let path = arguments.output.clone().unwrap_or_else(|| match arguments.file.as_path() == Path::new(STREAM) {
         true => PathBuf::from(STREAM),
         false => page_beside(&arguments.file),
     });

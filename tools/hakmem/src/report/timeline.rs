@@ -46,7 +46,7 @@ const SERIES: [Series; 3] = [
 pub fn timeline(profile: &Profile) -> Option<Timeline> {
     let step = profile.timeline.len().div_ceil(POINTS_MAX).max(1);
     let last = profile.timeline.len().saturating_sub(1);
-    let kept = |index: usize| index.is_multiple_of(step) || index == last;
+    let kept = |index: usize| index % step == 0 || index == last;
     let moments: Vec<Moment> =
         profile.timeline.iter().enumerate().filter(|(index, _)| kept(*index)).map(|(_, at)| *at).collect();
     // A program that allocates nothing makes no moments; what was, stays.
