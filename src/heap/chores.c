@@ -31,8 +31,7 @@ void hak_visit_chores(struct hak_heap *heap) {
     hak_sweep_clock(heap);
 }
 
-enum { FEW = 2, VISITS_SLOW = 32 };
-static const uint64_t PAUSE = 8 * HAK_TICKS; /* who is busy pays for it so often */
+enum { FEW = 2, VISITS_SLOW = 32, PAUSE = 8 * HAK_TICKS }; /* the last: who is busy pays for it so often */
 
 /* The next visit's chores are due, and what is above 32 KiB goes a longer way until then. */
 static void visit_calls(struct hak_heap *heap) {

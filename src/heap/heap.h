@@ -156,7 +156,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     uint32_t is_ahead;          /* 1: a sample is among the blocks that were just put into the bin */
     uint32_t is_survivor;       /* 1: its thread forked, and vanished threads' heaps wait for it */
     uint32_t may_make_room;     /* 1: of some slab in use nothing was held when its event came */
-    uint32_t hurry_visits;      /* that follow closely upon one another until at_hand_most is 0 again */
+    uint32_t hurry_visits;      /* until at_hand_most is 0 again */
     uint32_t is_short;          /* 1: all that is free is being given back, because memory is short */
     struct hak_heap *left_mail; /* a dead heap that this one's thread posted to, and did not deliver */
     struct hak_slab *mail_rest; /* of the mail that is being taken: whoever leaves that by a longjmp finds it again */
@@ -208,7 +208,7 @@ extern _Thread_local struct hak_heap *hak_self __attribute__((tls_model("initial
 extern const struct hak_heap hak_heap_none, hak_heap_gone; /* of a thread that has none yet; of one whose heap died */
 #define HAK_HEAP_NOBODY (UINT32_MAX - 1)                   /* the index of both, and no large block's name */
 
-enum { HAK_VISIT_CLOCK = 16 << 10, HAK_CLOCK_STEP_MAX = 16 * HAK_VISIT_CLOCK, HAK_TICKS = 1 << 21 }; /* some ms of hak_os_ticks() */
+enum { HAK_VISIT_CLOCK = 16 << 10, HAK_TICKS = 1 << 21 }; /* the second of hak_os_ticks(): a millisecond where it counts some GHz */
 
 /* Something waits for this visit: the clock and, with it, mail; batches; an event put off. */
 HAK_INLINE bool hak_heap_chores_wait(struct hak_heap *heap) { return (heap->clock_in -= HAK_VISIT_CLOCK) <= 0; }
@@ -436,8 +436,7 @@ void hak_bin_put_back(struct hak_heap *heap, unsigned shelf_index);
 /* Its bin keeps the lowest `keep` of its blocks; the others go back into the row. */
 void hak_bin_trim(struct hak_heap *heap, unsigned shelf_index, unsigned keep);
 /* Free memory is above its bound, and may stay there for the grace; or there is some, and visits are rare. Who allocates from what is at hand would
- * not look at the clock for long, or never again: next to nothing is at hand then, and all visits look, until some have followed closely upon one
- * another. */
+ * not look at the clock for long, or never again: next to nothing is at hand then, and the next HAK_HURRY_VISITS look. */
 enum { HAK_AT_HAND_ASKED = 66, HAK_HURRY_FREE_LEAST = 1 << 20, HAK_HURRY_VISITS = 512 };
 HAK_INLINE bool hak_heap_is_slow(const struct hak_heap *heap) { /* by the last look at the clock */
     return heap->clock_step == HAK_VISIT_CLOCK && hak_load_relaxed(&hak_purge.free_bytes) >= HAK_HURRY_FREE_LEAST;

@@ -21,7 +21,8 @@
 #include "os/os.h"
 #include "rules/options.h"
 
-enum { STEP_MS = 20, HAND_ONE = 1 << 16, CHUNKS_PER_100_MS = 64, STEP_CHUNKS = 32, STEP_CHUNKS_MAX = 64, PASSED_MAX = 512 };
+enum { STEP_MS = 20, HAND_ONE = 1 << 16, CHUNKS_PER_100_MS = 64, STEP_CHUNKS = 32, STEP_CHUNKS_MAX = 64, PASSED_MAX = 512,
+       CLOCK_STEP_MAX = 16 * HAK_VISIT_CLOCK };
 
 static hak_atomic_u64 last_ms, told_ms;
 static hak_atomic_u64 hand, owed; /* chunks times HAND_ONE: in a small heap a step goes less than one chunk's way */
@@ -138,7 +139,7 @@ static HAK_NOINLINE void sweep_tick(struct hak_heap *heap, uint64_t ticks) {
 void hak_sweep_clock(struct hak_heap *heap) {
     uint64_t ticks = hak_os_ticks();
     if (ticks - heap->ticks_seen > HAK_TICKS) heap->clock_step = HAK_VISIT_CLOCK;
-    else if (heap->clock_step < HAK_CLOCK_STEP_MAX) heap->clock_step *= 2;
+    else if (heap->clock_step < CLOCK_STEP_MAX) heap->clock_step *= 2;
     heap->clock_in = heap->clock_step;
     heap->ticks_seen = ticks;
     if (ticks - (heap->tick - HAK_TICKS) >= HAK_TICKS) sweep_tick(heap, ticks); /* a counter that was set back, too */

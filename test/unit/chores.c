@@ -51,6 +51,12 @@ static unsigned all_at_hand(struct hak_heap *heap) {
     return count;
 }
 
+static void freed_puts_all_back(struct hak_heap *heap) {
+    hak_heap_freed(heap);
+    assert_int_equal(all_at_hand(heap), 0);
+    end(heap);
+}
+
 static void a_free_in_a_grace_puts_all_back(void **state) {
     (void)state;
     struct hak_heap *heap = heap_with_bins();
@@ -58,18 +64,14 @@ static void a_free_in_a_grace_puts_all_back(void **state) {
     hak_heap_freed(heap);
     assert_int_equal(all_at_hand(heap), before); /* there is none */
     hak_store_relaxed(&hak_purge.over_since_ms, 1);
-    hak_heap_freed(heap);
-    assert_int_equal(all_at_hand(heap), 0);
-    end(heap);
+    freed_puts_all_back(heap);
 }
 
 static void a_free_that_gave_pages_back_does_so_too(void **state) {
     (void)state;
     struct hak_heap *heap = heap_with_bins();
     heap->at_hand_most = HAK_AT_HAND_ASKED;
-    hak_heap_freed(heap);
-    assert_int_equal(all_at_hand(heap), 0);
-    end(heap);
+    freed_puts_all_back(heap);
 }
 
 static void not_again_within_some_milliseconds(void **state) {
@@ -93,7 +95,7 @@ static void not_again_within_some_milliseconds(void **state) {
     end(heap);
 }
 
-static void few_are_at_hand_until_visits_followed_one_another(void **state) {
+static void few_are_at_hand_for_the_next_visits(void **state) {
     (void)state;
     struct hak_heap *heap = heap_with_bins();
     unsigned c = class_of[0], visits = 0;
@@ -130,7 +132,7 @@ int main(void) {
         cmocka_unit_test(a_free_in_a_grace_puts_all_back),
         cmocka_unit_test(a_free_that_gave_pages_back_does_so_too),
         cmocka_unit_test(not_again_within_some_milliseconds),
-        cmocka_unit_test(few_are_at_hand_until_visits_followed_one_another),
+        cmocka_unit_test(few_are_at_hand_for_the_next_visits),
         cmocka_unit_test(who_visits_rarely_has_nothing_at_hand_while_memory_is_free),
     };
     return cmocka_run_group_tests(tests, heap_room_start, NULL);
