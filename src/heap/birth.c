@@ -367,6 +367,9 @@ HAK_INLINE void heap_live(struct hak_heap *heap) {
     hak_store_release(&heap->epoch, hak_load_relaxed(&hak_epoch));
     heap->clock_in = 0;
     heap->stack_top = hak_os_stack_top();
+    heap->clock_step = HAK_VISIT_CLOCK;
+    heap->ticks_seen = hak_os_ticks(); /* what its last thread freed, and how long that was ago, is no reason to hurry */
+    heap->at_hand_most = heap->hurry_visits = 0;
     heap->is_short = heap->is_ahead = heap->is_survivor = 0; /* its last thread may have vanished by a fork, in the middle of it */
     heap->from_address = NULL;
     heap->rush.heat = 0;

@@ -127,6 +127,30 @@ static void who_visits_rarely_has_nothing_at_hand_while_memory_is_free(void **st
     }
 }
 
+/* Its last thread freed much, and ended a while ago: the first visits of the next are like any others. */
+static void a_new_thread_is_in_no_hurry(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_with_bins();
+    hak_store_relaxed(&hak_purge.over_since_ms, 1);
+    hak_heap_freed(heap);
+    assert_true(heap->at_hand_most != 0);
+    heap->ticks_seen -= UINT64_C(1) << 40;
+    end(heap);
+    unsigned most = 0;
+    for (unsigned tries = 0; most <= 8 && tries < TRIES; tries++) { /* as above */
+        assert_ptr_equal(heap_make(), heap);
+        class_is_common(heap, class_of[0]);
+        hak_add(&hak_purge.free_bytes, FREE_BYTES);
+        taken_count = 0;
+        take(heap, class_of[0]);
+        hak_add(&hak_purge.free_bytes, -FREE_BYTES);
+        most = all_at_hand(heap);
+        end(heap);
+        heap->ticks_seen -= UINT64_C(1) << 40;
+    }
+    assert_true(most > 8);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_free_in_a_grace_puts_all_back),
@@ -134,6 +158,7 @@ int main(void) {
         cmocka_unit_test(not_again_within_some_milliseconds),
         cmocka_unit_test(few_are_at_hand_for_the_next_visits),
         cmocka_unit_test(who_visits_rarely_has_nothing_at_hand_while_memory_is_free),
+        cmocka_unit_test(a_new_thread_is_in_no_hurry),
     };
     return cmocka_run_group_tests(tests, heap_room_start, NULL);
 }

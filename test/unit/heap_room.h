@@ -76,8 +76,7 @@ static inline struct hak_heap *heap_make(void) {
     struct hak_heap *mine = hak_self, *heap = hak_heap_birth(hak_self);
     assert_non_null(heap);
     hak_self = mine;
-    heap->at_hand_most = heap->hurry_visits = 0; /* it may have been another test's, which freed much */
-    heap->hurried = 0;
+    heap->hurried = 0; /* it may have been another test's, which freed much */
     hak_store_relaxed(&heap->takes_letters, 0); /* test/unit/letters.c has them */
     return heap;
 }
