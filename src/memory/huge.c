@@ -14,7 +14,7 @@
 
 #include <errno.h>
 
-enum { SLOW_NS = 600000, WAIT_MIN = 16, WAIT_MAX = 4096, RUNS_MAX = 2048, DENSE_SHARE = 8, STEADY_MS = 1000 };
+enum { SLOW_NS = 600000, WAIT_MIN = 16, WAIT_MAX = 4096, RUNS_MAX = 2048, DENSE_SHARE = 8, UNUSED_SHARE = 5, STEADY_MS = 1000 };
 
 static hak_atomic_u32 state;    /* 0 not asked yet, 1 the system has huge pages, 2 it has none */
 static hak_atomic_i64 skip;     /* halves still to pass by, after a slow one */
@@ -84,15 +84,17 @@ static bool populate(size_t half, bool *is_slow) {
     return result == 0;
 }
 
-/* An eighth may be absent where slabs hold huge_from_mb, towards a quarter where they hold more: of new slabs no more than that stays unused. */
-static bool heap_is_dense(void) {
+/* An eighth may be absent where slabs hold huge_from_mb, towards a quarter where they hold more: of new slabs no more than that stays unused.
+ * Where one class is dense, its last half, which may stay unused, is to be a fifth at most of what is resident. */
+static bool heap_is_dense(bool is_class_dense) {
     int64_t slab_bytes = hak_load_relaxed(&hak_purge.used_granules) * HAK_GRANULE_BYTES - hak_load_relaxed(&hak_large_live_bytes);
     int64_t from = (int64_t)(HAK_OPT(huge_from_mb) << 20), absent = hak_load_relaxed(&hak_purge.absent_bytes);
+    if (is_class_dense) return slab_bytes - absent >= UNUSED_SHARE * (int64_t)HAK_HALF_BYTES;
     return slab_bytes >= from && absent < (slab_bytes + (slab_bytes - from)) / DENSE_SHARE;
 }
 
 static bool grows_densely(bool is_class_dense) {
-    if (!HAK_OPT(huge_from_mb) || !(is_class_dense || heap_is_dense())) return false;
+    if (!HAK_OPT(huge_from_mb) || !heap_is_dense(is_class_dense)) return false;
     uint64_t returned_ms = hak_load_relaxed(&hak_purge.returned_ms); /* who has pages to return does not grow, he shifts */
     return returned_ms == 0 || hak_os_clock_ms() - returned_ms >= STEADY_MS;
 }

@@ -4,7 +4,8 @@
  * Threads:   any. The flags are hints; who makes a half huge has taken all its granules first.
  * Where:     a half that a growing heap of slabs enters (nothing in it used or resident), once slabs hold huge_from_mb and at most an eighth
  *            of that is not resident (where they hold more, towards a quarter), or for a class that filled slab after slab, a quarter of
- *            huge_from_mb (heap/visit.c), and nothing was returned for a second; and blocks of sites that were seen to touch all they ask for.
+ *            huge_from_mb (heap/visit.c), where five halves are resident (its last one may stay unused), and nothing was returned for a
+ *            second; and blocks of sites that were seen to touch all they ask for.
  * Price:     the half is resident at once, so what is free of it is counted as free memory (dirty), known to be zero
  *            (blank). Where the kernel must move pages first to make one, it is dearer than 512 small ones: the first
  *            page of each half is timed, and slow ones make us wait, for longer each time.

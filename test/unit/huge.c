@@ -84,6 +84,26 @@ static void heaps_of_absent_pages_have_none(void **state) {
     give_all();
 }
 
+/* However densely one class grows: its last half may stay unused, and is a fifth at most of what is resident. */
+static void a_dense_class_has_none_while_little_is_resident(void **state) {
+    (void)state;
+    enum { FIFTHS = 5 };
+    hak_options.huge_from_mb = 64;
+    for (unsigned absent = 0; absent < 2; absent++) {
+        if (absent) hak_absent_note(64 * MIB);
+        bool has_huge = false;
+        hak_store_relaxed(&hak_purge.returned_ms, 0);
+        for (taken_count = 0; taken_count < 32 && !has_huge; taken_count++) {
+            taken[taken_count] = hak_span_take_dense(SPAN, HAK_GROWTH_DENSE);
+            has_huge = is_huge(taken[taken_count]);
+            assert_true(!has_huge || taken_count >= FIFTHS * HALF / SPAN - 1);
+        }
+        if (absent) hak_absent_note(-64 * MIB);
+        give_all();
+        if (absent || hak_os_huge_there()) assert_int_equal(has_huge, !absent);
+    }
+}
+
 static void heaps_that_just_returned_pages_have_none(void **state) {
     (void)state;
     hak_options.huge_from_mb = 1;
@@ -295,6 +315,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_heaps_have_no_huge_pages),
         cmocka_unit_test(heaps_of_absent_pages_have_none),
+        cmocka_unit_test(a_dense_class_has_none_while_little_is_resident),
         cmocka_unit_test(heaps_that_just_returned_pages_have_none),
         cmocka_unit_test(a_refused_half_stays_as_it_was),
         cmocka_unit_test(the_rest_of_a_huge_half_is_free_resident_and_blank),
