@@ -26,15 +26,17 @@
                    [HAK_CLASS_COUNT - 1 + (c)] = ROW((c) * 16, HAK_CLASS_COUNT - 1 + COARSE((c) * 16), APART(c)) /* its pool */
 #define SMALL4(c)  SMALL(c), SMALL((c) + 1), SMALL((c) + 2), SMALL((c) + 3)
 #define SMALL16(c) SMALL4(c), SMALL4((c) + 4), SMALL4((c) + 8), SMALL4((c) + 12)
-#define FIRST(d)   (HAK_SMALL_CLASS_MAX + 1 + 8 * (d))
+#define FIRST(d)   (HAK_SMALL_CLASS_MAX + 1 + 8 * (d) + ((d) >= 2)) /* behind that of HAK_CLASS_PAGE_BYTES */
 #define PAD(d, k)   ((128 << (d)) * (9 + (k)) > HAK_CLASS_PADDED_FROM ? HAK_CLASS_PAD : 0)
 #define BYTES(d, k) ((128 << (d)) * (9 + (k)) + PAD(d, k))
-#define MID(d, k)   [FIRST(d) + (k)] = ROW(BYTES(d, k), FIRST(d) + ((k) | 3), (128 << (d)) + PAD(d, k) - PAD(d, (k) - 1))
+#define MID(d, k)   [FIRST(d) + (k)] = ROW(BYTES(d, k), FIRST(d) + ((k) | 3), (128 << (d)) + PAD(d, k) - PAD(d, (k) - 1) - HALF(d, k))
+#define HALF(d, k)  ((d) == 2 && (k) == 0 ? HAK_CLASS_PAGE_STEP : 0) /* of what was its own the class below it has so much */
+#define PAGE       [FIRST(2) - 1] = ROW(HAK_CLASS_PAGE_BYTES, FIRST(2) + 3, HAK_CLASS_PAGE_STEP)
 #define MID8(d)    MID(d, 0), MID(d, 1), MID(d, 2), MID(d, 3), MID(d, 4), MID(d, 5), MID(d, 6), MID(d, 7)
 
 #define POWER(n) [HAK_SIZE_CLASS_COUNT + (n)] = ROW(1 << (HAK_POWER_SHIFT + (n)), HAK_SIZE_CLASS_COUNT + (n), 1 << (HAK_POWER_SHIFT + (n)))
 
-#define ALL    SMALL16(1), SMALL16(17), SMALL16(33), SMALL16(49), MID8(0), MID8(1), MID8(2), MID8(3), MID8(4), POWER(0), POWER(1), POWER(2), POWER(3)
+#define ALL    SMALL16(1), SMALL16(17), SMALL16(33), SMALL16(49), MID8(0), MID8(1), PAGE, MID8(2), MID8(3), MID8(4), POWER(0), POWER(1), POWER(2), POWER(3)
 
 #define SHIFT SHIFT_WIDE
 static const struct hak_class wide[HAK_SHELF_COUNT] = { ALL };
@@ -50,10 +52,12 @@ void hak_classes_compact(void) { hak_classes = compact; }
 #define FIT(w, bytes) ((w) / (bytes) > 64 ? 64 : (w) / (bytes) < LEAST(bytes) ? LEAST(bytes) : (w) / (bytes))
 #undef SMALL
 #undef MID
+#undef PAGE
 #undef POWER
 #define SHARE(bytes) { FIT(HAK_WORD_BYTES, bytes), FIT(HAK_FEW_BYTES, bytes) }
 #define SMALL(c)     [c] = SHARE((c) * 16), [HAK_CLASS_COUNT - 1 + (c)] = SHARE((c) * 16)
 #define MID(d, k)    [FIRST(d) + (k)] = SHARE(BYTES(d, k))
+#define PAGE         [FIRST(2) - 1] = SHARE(HAK_CLASS_PAGE_BYTES)
 #define POWER(n)     [HAK_SIZE_CLASS_COUNT + (n)] = SHARE(1 << (HAK_POWER_SHIFT + (n)))
 
 struct hak_share hak_shares[HAK_SHELF_COUNT] = { ALL };

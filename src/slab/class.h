@@ -1,4 +1,5 @@
-/* class.h - the size classes: 16 bytes apart to 256, 32 to 1 KiB, then eight to a doubling up to 32 KiB, of which a heap may use every second.
+/* class.h - the size classes: 16 bytes apart to 256, 32 to 1 KiB, then eight to a doubling up to 32 KiB, of which a heap may use every second;
+ * and one more for a page of 4 KiB and what a program keeps beside it (sqlite: 4,368 bytes).
  * From 4 KiB on they are 128 bytes larger than that, so that equal blocks do not all lie in the same sets of a cache (docs/decisions/0013), and
  * blocks of a power of two that are to be aligned to it have classes of their own.
  *
@@ -20,10 +21,12 @@ enum {
     HAK_SMALL_BYTES_MAX = 1024,
     HAK_CLASS_PAD = 128, /* so much more than an eighth of a doubling are classes from 4 KiB on */
     HAK_CLASS_PADDED_FROM = 3840, /* above */
+    HAK_CLASS_PAGE_STEP = 256, /* an eighth of a doubling is halved behind 4 KiB: */
+    HAK_CLASS_PAGE_BYTES = 4096 + HAK_CLASS_PAD + HAK_CLASS_PAGE_STEP,
     HAK_SLAB_BLOCK_BYTES_MAX = 32768 + HAK_CLASS_PAD, /* above: large blocks, memory/large.h */
     HAK_SMALL_CLASS_MAX = HAK_SMALL_BYTES_MAX / 16,
     HAK_NARROW_CLASS_MAX = 256 / 16, /* of 16 bytes' distance; above, to 1 KiB, 32: only even classes serve sizes */
-    HAK_SIZE_CLASS_COUNT = HAK_SMALL_CLASS_MAX + 1 + 40, /* of sizes; behind them those of a power of two that only aligned blocks have: */
+    HAK_SIZE_CLASS_COUNT = HAK_SMALL_CLASS_MAX + 1 + 41, /* of sizes; behind them those of a power of two that only aligned blocks have: */
     HAK_POWER_SHIFT = 12, /* of the first */
     HAK_CLASS_COUNT = HAK_SIZE_CLASS_COUNT + 4,
     HAK_SHELF_COUNT = HAK_CLASS_COUNT + HAK_SMALL_CLASS_MAX, /* classes, then the pools of the small ones */
@@ -86,6 +89,7 @@ HAK_INLINE unsigned hak_class_by_size(unsigned i) {
     enum { FIRST = HAK_SMALL_CLASS_MAX + 16, EACH = 9 };
     if (i < FIRST) return i;
     unsigned further = i - FIRST;
+    if (further > 1) further--; /* that of HAK_CLASS_PAGE_BYTES */
     return further % EACH == 0 ? (unsigned)HAK_SIZE_CLASS_COUNT + further / EACH : i - 1 - further / EACH;
 }
 /* There is one for blocks of so many bytes. */
@@ -107,16 +111,16 @@ HAK_INLINE unsigned hak_class_of(size_t bytes) {
     size_t less = bytes - 1 - HAK_CLASS_PAD, last = bytes - 1;
     if (last >= HAK_CLASS_PADDED_FROM) last = less > HAK_CLASS_PADDED_FROM ? less : HAK_CLASS_PADDED_FROM;
     unsigned exponent = (unsigned)__builtin_clzll(last) ^ 63; /* 10 to 14; gcc knows no 63 - bsr ^ 63 */
-    return HAK_SMALL_CLASS_MAX + 1 + 8 * (exponent - 10) + (unsigned)(last >> (exponent - 3)) - 8;
+    return HAK_SMALL_CLASS_MAX + 1 + 8 * (exponent - 11) + (unsigned)(last >> (exponent - 3)) + (bytes > HAK_CLASS_PAGE_BYTES);
 }
 
 /* The class that serves a class above 1 KiB: its own, or the next of those of `lent`, bits from the first class above 1 KiB on. No branch:
  * sizes come in any order. In a heap that holds little, every second class above 4 KiB is lent: four to a doubling. */
-#define HAK_CLASSES_LENT (UINT64_C(0xffffff) << 16)
+#define HAK_CLASSES_LENT (UINT64_C(0x555555) << 17)
 HAK_INLINE size_t hak_class_serving(unsigned middle_class, uint64_t lent) {
     enum { FIRST = HAK_SMALL_CLASS_MAX + 1 };
     size_t middle = middle_class - FIRST;
-    return (middle | (lent >> middle & 1)) + FIRST;
+    return middle + (lent >> middle & 1) + FIRST;
 }
 HAK_INLINE unsigned hak_class_pair(unsigned class_index) {
     return class_index > HAK_SMALL_CLASS_MAX ? (unsigned)hak_class_serving(class_index, HAK_CLASSES_LENT) : class_index;

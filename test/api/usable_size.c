@@ -113,7 +113,7 @@ static void realloc_to_the_usable_size_stays(void)
 static void *is_served_by_its_own(void *unused)
 {
     (void)unused;
-    enum { COUNT = 64, BYTES = 4300, OWN = 4736, PAIR = 5248 };
+    enum { COUNT = 64, BYTES = 4500, OWN = 4736, PAIR = 5248 };
     void *blocks[COUNT];
     size_t first = 0, last = 0;
     for (int i = 0; i < COUNT; i++) {

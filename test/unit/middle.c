@@ -255,7 +255,7 @@ static bool is_told(struct hak_heap *heap, void *block) {
 /* What 200 threads that wait keep is free memory that those who run cannot use, and counts for the bound. */
 static void where_threads_are_many_each_keeps_little(void **state) {
     (void)state;
-    enum { EACH = 8, CLASSES = 8, LAST = HAK_SMALL_CLASS_MAX + 24, LARGEST = (8 << 10) + HAK_CLASS_PAD, LITTLE = 32 << 10 };
+    enum { EACH = 8, CLASSES = 8, LAST = HAK_SMALL_CLASS_MAX + 25, LARGEST = (8 << 10) + HAK_CLASS_PAD, LITTLE = 32 << 10 };
     static void *held[CLASSES][EACH];
     assert_int_equal(hak_classes[LAST].block_bytes, LARGEST);
     for (unsigned heaps = 0; heaps <= 200; heaps += 200) {

@@ -152,7 +152,7 @@ static void above_4_kib_every_second_class_is_served_by_the_next_until_it_grows(
         unsigned bytes = hak_classes[c].block_bytes, pair = hak_class_pair(c), count = 0;
         heap->shelf[c].rare = heap->shelf[pair].rare = 0;
         heap->middle_lent = HAK_CLASSES_LENT;
-        assert_int_equal(pair, bytes > 4096 && (c - HAK_SMALL_CLASS_MAX) % 2 ? c + 1 : c);
+        assert_int_equal(pair, bytes > HAK_CLASS_PAGE_BYTES && (c - HAK_SMALL_CLASS_MAX) % 2 == 0 ? c + 1 : c);
         if (pair == c) {
             assert_int_equal(hak_heap_middle_class(heap, bytes), c);
             for (unsigned i = 0; i < 3; i++) heap->shelf[c].rare += 1 << 24; /* slowly */
