@@ -208,7 +208,7 @@ extern _Thread_local struct hak_heap *hak_self __attribute__((tls_model("initial
 extern const struct hak_heap hak_heap_none, hak_heap_gone; /* of a thread that has none yet; of one whose heap died */
 #define HAK_HEAP_NOBODY (UINT32_MAX - 1)                   /* the index of both, and no large block's name */
 
-enum { HAK_VISIT_CLOCK = 16 << 10, HAK_TICKS = 1 << 21 }; /* the second of hak_os_ticks(): a millisecond where it counts some GHz */
+enum { HAK_VISIT_CLOCK = 16 << 10, HAK_TICKS = 1 << 21 }; /* the second of hak_os_ticks(): 0.4 to 2 ms */
 
 /* Something waits for this visit: the clock and, with it, mail; batches; an event put off. */
 HAK_INLINE bool hak_heap_chores_wait(struct hak_heap *heap) { return (heap->clock_in -= HAK_VISIT_CLOCK) <= 0; }

@@ -74,6 +74,20 @@ static void a_free_that_gave_pages_back_does_so_too(void **state) {
     freed_puts_all_back(heap);
 }
 
+/* Whatever the processor's counter counts: a slow one made "rarely" 80 ms instead of one. */
+static void a_tick_is_about_a_millisecond(void **state) {
+    (void)state;
+    enum { TICKS_MIN_NS = 250000, TICKS_MAX_NS = 4000000, WAIT_NS = 20000000 };
+    uint64_t least = UINT64_MAX;
+    for (unsigned tries = 0; tries < 5; tries++) { /* who is interrupted between the two clocks finds too much, or too little the next time */
+        uint64_t ticks = hak_os_ticks(), begin_ns = hak_os_clock_ns(), ns;
+        while ((ns = hak_os_clock_ns() - begin_ns) < WAIT_NS) continue;
+        uint64_t tick_ns = ns / ((hak_os_ticks() - ticks) / 1024) * (HAK_TICKS / 1024);
+        if (tick_ns < least) least = tick_ns;
+    }
+    assert_in_range(least, TICKS_MIN_NS, TICKS_MAX_NS);
+}
+
 static void not_again_within_some_milliseconds(void **state) {
     (void)state;
     struct hak_heap *heap = heap_with_bins();
@@ -155,6 +169,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_free_in_a_grace_puts_all_back),
         cmocka_unit_test(a_free_that_gave_pages_back_does_so_too),
+        cmocka_unit_test(a_tick_is_about_a_millisecond),
         cmocka_unit_test(not_again_within_some_milliseconds),
         cmocka_unit_test(few_are_at_hand_for_the_next_visits),
         cmocka_unit_test(who_visits_rarely_has_nothing_at_hand_while_memory_is_free),
