@@ -19,7 +19,7 @@
 enum {
     MODULES_MAX = 1024, PATH_BYTES = 512, KEYS = 2 * HAK_POLICY_SITES_MAX,
     SPARE_CPU_NS = 20 * 1000 * 1000, /* a shorter run tells nothing */
-    SPARE_SHARE = 200,               /* of the processor time: half of what a trial forgives */
+    SPARE_SHARE = 400,               /* of the processor time: a quarter of what a trial forgives */
 };
 
 struct file {

@@ -43,11 +43,12 @@ bool hak_purge_over(int64_t more_bytes) {
 }
 
 static HAK_COLD bool grace_is_over(uint64_t free_bytes, uint64_t bound) {
-    enum { GRACE_BYTES = 64 << 20, GROUP_SHARE = 16, GROWN_LEAST = 256 << 10, GROWN_SHARE = 4 };
-    uint64_t grace = HAK_OPT(free_grace_ms), most = bound > GRACE_BYTES ? bound : GRACE_BYTES;
+    enum { GROUP_SHARE = 16, GROWN_LEAST = 256 << 10, GROWN_SHARE = 4 };
+    uint64_t grace = HAK_OPT(free_grace_ms), most = bound > HAK_GRACE_BYTES ? bound : HAK_GRACE_BYTES;
     uint64_t group = hak_load_relaxed(&hak_limit_group_bytes);
     if (HAK_UNLIKELY(group != 0) && group / GROUP_SHARE < most) most = group / GROUP_SHARE; /* other processes are in it */
     if (grace == 0 || hak_load_relaxed(&hak_purge.crowded)) return true;
+    if (hak_load_relaxed(&hak_purge.halvings) != 0 && !hak_option_is_pinned(HAK_O_free_grace_ms)) return true; /* the price of none is known */
     if (hak_region.is_limited || hak_option_is_pinned(HAK_O_free_max_mb) || hak_limit_free(free_bytes, used_bytes()) < free_bytes) return true;
     uint64_t now = hak_os_clock_ms(), since = hak_load_relaxed(&hak_purge.over_since_ms);
     if ((int64_t)(now - hak_load_relaxed(&hak_purge.grace_from_ms)) < 0) return true;
@@ -60,7 +61,7 @@ static HAK_COLD bool grace_is_over(uint64_t free_bytes, uint64_t bound) {
     if (above > highest) hak_store_relaxed(&hak_purge.above_bytes, highest = above);
     bool is_much = above > most || positive(hak_load_relaxed(&hak_purge.grown_bytes)) > GROWN_LEAST + highest / GROWN_SHARE;
     if (!is_much && (int64_t)(now - since) < (int64_t)grace) return false; /* another thread's may be later */
-    hak_store_relaxed(&hak_purge.grace_from_ms, now + KEEP_WINDOW_MS);
+    hak_store_relaxed(&hak_purge.grace_from_ms, now + HAK_GRACE_AGAIN_MS);
     hak_store_relaxed(&hak_purge.over_since_ms, 0);
     return true;
 }

@@ -11,7 +11,7 @@
  *            goes stays.
  * The grace: above the bound free memory stays for free_grace_ms, by 64 MiB or as much again as the bound, before it goes back: who frees much
  *            often wants it in a moment. It ends when more comes from the kernel meanwhile than a quarter of that: then it is not what is
- *            wanted. At once where there is a limit that it would exceed, where the user set the bound, and in a crowd;
+ *            wanted. At once where there is a limit that it would exceed, where the user set the bound or learning halved it, and in a crowd;
  *            by a sixteenth of what the control group may have at most. What only its owner can use has none: blocks that
  *            strangers gave, blocks and spans that a thread keeps beyond its part of the bound; for their owner may wait for ever.
  * The delay: of the sweep, purge_delay_ms. It doubles, to 4 s at most, when what the sweep returned is touched again
@@ -24,6 +24,8 @@
 #include "memory/chunk.h"
 #include "memory/spare.h"
 #include "os/os.h"
+
+enum { HAK_GRACE_BYTES = 64 << 20, HAK_GRACE_AGAIN_MS = 2000 }; /* above the bound at most, or as much again; after one that was for nothing there is none */
 
 struct hak_purge {
     HAK_ALIGNED(HAK_LINE) hak_atomic_i64 free_bytes; /* resident pages of free granules, and counted pages of slabs */

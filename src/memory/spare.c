@@ -2,6 +2,7 @@
 #include "memory/spare.h"
 
 #include "memory/purge.h"
+#include "rules/options.h"
 
 hak_atomic_u32 hak_spare_on;
 static struct {
@@ -23,18 +24,38 @@ static int64_t without_passed_by(int64_t bytes) {
     return bytes + (int64_t)part;
 }
 
+static struct {
+    hak_atomic_u64 since_ms, from_ms;
+} grace; /* of the first row: as over_since_ms and grace_from_ms in hak_purge */
+
+/* What the row holds goes back now. */
+static bool goes_back(unsigned row, uint64_t held, uint64_t bound) {
+    if (row > 0) return held > bound;
+    uint64_t since = hak_load_relaxed(&grace.since_ms), now, most = bound > HAK_GRACE_BYTES ? bound : HAK_GRACE_BYTES;
+    if (held <= bound) {
+        if (since) hak_store_relaxed(&grace.since_ms, 0);
+        return false;
+    }
+    now = hak_os_clock_ms();
+    if (!since) hak_store_relaxed(&grace.since_ms, since = now);
+    bool may_stay = (int64_t)(now - hak_load_relaxed(&grace.from_ms)) >= 0 && held - bound <= most;
+    if (may_stay && (int64_t)(now - since) < (int64_t)HAK_OPT(free_grace_ms)) return false;
+    hak_store_relaxed(&grace.since_ms, 0);
+    hak_store_relaxed(&grace.from_ms, now + HAK_GRACE_AGAIN_MS);
+    return true;
+}
+
 void hak_spare_note(int64_t bytes) {
     if (bytes < 0) bytes = without_passed_by(bytes);
     for (unsigned i = 0; i < HAK_SPARE_ROWS; i++) {
         uint64_t held = hak_load_relaxed(&rows[i].held), size = (uint64_t)(bytes < 0 ? -bytes : bytes);
-        if (bytes > 0) {
-            uint64_t bound = hak_purge_bound_halved(i);
-            held += size;
-            if (held > bound) {
-                held = hak_purge_goal_of(bound);
-                hak_store_relaxed(&rows[i].cut, hak_load_relaxed(&rows[i].cut) + 1);
-            }
-        } else {
+        uint64_t bound = hak_purge_bound_halved(i);
+        if (bytes > 0) held += size;
+        if ((bytes > 0 || i == 0) && goes_back(i, held, bound)) {
+            held = hak_purge_goal_of(bound);
+            hak_store_relaxed(&rows[i].cut, hak_load_relaxed(&rows[i].cut) + 1);
+        }
+        if (bytes < 0) {
             if (size > held) hak_add(&rows[i].missed, size - held);
             held = size > held ? 0 : held - size;
         }

@@ -1,7 +1,8 @@
 /* spare.h - what a smaller bound on free memory would have cost: played in numbers beside the real one.
  *
  * Owns:      how often the bound is halved (hak_purge.halvings), and a row for each number of halvings: the free memory that
- *            would be resident under it, and how much that had gone back would have been touched again.
+ *            would be resident under it, and how much that had gone back would have been touched again. With halvings there is
+ *            no grace (memory/purge.h), in the first row there is.
  * Threads:   any. Rows are read and written relaxed: two threads at once may lose a note; the sums only steer.
  * Off:       until hak_spare_start(), which learning calls where a policy file is named; then an addition for each of the
  *            rows per 64 KiB that become free or are used again.

@@ -58,6 +58,21 @@ static void what_is_wanted_again_in_time_does_not_go_back(void **state) {
     assert_int_equal(hak_load_relaxed(&hak_purge.returned_bytes), returned);
 }
 
+/* What learning halved the bound by was priced without a grace. */
+static void where_the_bound_was_halved_there_is_none(void **state) {
+    (void)state;
+    hak_store_relaxed(&hak_purge.halvings, 1);
+    freed(20 * MIB, 0);
+    hak_purge_enforce();
+    hak_store_relaxed(&hak_purge.halvings, 0);
+    assert_int_equal(free_now(), 3 * MIB / 2);
+    assert_int_equal(hak_load_relaxed(&hak_purge.over_since_ms), 0);
+    hak_purge_spans(0);
+    freed(20 * MIB, 0);
+    hak_purge_enforce();
+    assert_int_equal(free_now(), 20 * MIB);
+}
+
 static void what_is_not_goes_back_and_the_next_has_no_grace(void **state) {
     (void)state;
     freed(20 * MIB, 0);
@@ -221,6 +236,7 @@ static void what_sites_come_back_for_is_kept_at_once(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_wanted_again_in_time_does_not_go_back, grace_begin, grace_end),
+        cmocka_unit_test_setup_teardown(where_the_bound_was_halved_there_is_none, grace_begin, grace_end),
         cmocka_unit_test_setup_teardown(what_is_not_goes_back_and_the_next_has_no_grace, grace_begin, grace_end),
         cmocka_unit_test_setup_teardown(what_only_seemed_free_costs_no_grace, grace_begin, grace_end),
         cmocka_unit_test_setup_teardown(so_much_has_no_grace, grace_begin, grace_end),

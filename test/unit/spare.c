@@ -6,6 +6,9 @@
 #include <cmocka.h>
 
 #include "memory/purge.h"
+#include "rules/options.h"
+
+#include <unistd.h>
 
 enum { MIB = 1 << 20 };
 
@@ -56,6 +59,30 @@ static void what_went_back_is_not_used_again(void **state) {
     assert_true(hak_spare_missed(3) > before);
 }
 
+/* Without halvings free memory stays above the bound for the grace; with them it does not. */
+static void the_first_row_has_the_grace(void **state) {
+    (void)state;
+    enum { SHORT_MS = 20, LONG_MS = 60000, PAST_MS = 80 };
+    uint64_t first = hak_spare_missed(0), second = hak_spare_missed(1);
+    hak_options.free_grace_ms = LONG_MS;
+    hak_spare_note(16 * MIB);
+    hak_spare_note(-16 * MIB);
+    assert_int_equal(hak_spare_missed(0), first);
+    assert_int_equal(hak_spare_missed(1), second + 16 * MIB - 3 * MIB / 2);
+    hak_spare_note(80 * MIB); /* more than 64 MiB above it */
+    hak_spare_note(-80 * MIB);
+    assert_int_equal(hak_spare_missed(0), first + 77 * MIB);
+    hak_spare_note(16 * MIB); /* and the next has none, for two seconds */
+    hak_spare_note(-16 * MIB);
+    assert_int_equal(hak_spare_missed(0), first + 90 * MIB);
+    usleep(2100 * 1000);
+    hak_options.free_grace_ms = SHORT_MS;
+    hak_spare_note(16 * MIB);
+    usleep(PAST_MS * 1000);
+    hak_spare_note(-16 * MIB);
+    assert_int_equal(hak_spare_missed(0), first + 103 * MIB);
+}
+
 static void keep_is_kept_under_each_bound(void **state) {
     (void)state;
     hak_store_relaxed(&hak_purge.keep_bytes, 64 * MIB);
@@ -78,6 +105,7 @@ int main(void) {
         cmocka_unit_test(each_bound_keeps_its_share),
         cmocka_unit_test(what_costs_too_much_is_not_chosen),
         cmocka_unit_test(what_went_back_is_not_used_again),
+        cmocka_unit_test(the_first_row_has_the_grace),
         cmocka_unit_test(keep_is_kept_under_each_bound),
         cmocka_unit_test(the_halvings_act),
     };
