@@ -159,7 +159,7 @@ __attribute__((constructor(101), cold)) static void program_begins(void) {
     hak_learn_line_to = hak_report_descriptor;
     hak_learn_on_shown = hak_watch_publish_learn;
     hak_learn_lifetime_start(); /* before the policy file is read */
-    if (hak_learn_start()) pthread_atfork(NULL, hak_learn_forked, NULL);
+    if (hak_learn_start()) pthread_atfork(NULL, hak_learn_forked, hak_learn_in_child);
     hak_report_on_json = hak_learn_json;
     hak_metrics_on_recording = hak_watch_metrics;
     if (hak_options.record[0] && hak_start()) hak_watch_at_start();

@@ -31,7 +31,7 @@ static const enum hak_evo_policy evo_default = HAK_EVO_FROZEN, evo_default_with_
 enum {
     FIRST_MS = 1000, AFTER_FORK_MS = 1000, LOOK_MS = 1000, LIMIT_MS = 10 * 1000, PAUSE_MS = 200,
     WINDOW_VISITS = 2000, WINDOW_CPU_US = 50 * 1000, WINDOW_MS_MAX = 30 * 1000,
-    LOOKS_EACH_CENSUS = 10, CENSUS_CHUNKS_MAX = 512,
+    CHILD_CPU_US = 20 * 1000, LOOKS_EACH_CENSUS = 10, CENSUS_CHUNKS_MAX = 512,
 };
 
 static struct {
@@ -44,6 +44,7 @@ static struct {
     hak_atomic_u32 sites_known;
     /* under the lock: */
     uint32_t applied, pid;
+    uint32_t child_pid;       /* not under it: in a forked child, whose it is */
     bool is_begun, is_paused, is_open, is_near_limit;
     uint32_t looks;
     uint64_t start_ms, limit_ms, limit_bytes, pins;
@@ -115,7 +116,7 @@ static void child_begins(uint64_t now) {
     apply(learn.cycle.strategy);
     hak_shown_reset();
     hak_policy_forked();
-    hak_spare_forget();
+    if (learn.child_pid != hak_os_pid()) hak_spare_forget(); /* no handler did: a fork without libc */
     shown_write(now);
 }
 
@@ -324,10 +325,24 @@ HAK_COLD bool hak_learn_start(void) {
 
 void hak_learn_forked(void) { hak_store_relaxed(&learn.fork_ms, hak_os_clock_ms()); }
 
+void hak_learn_in_child(void) {
+    if (!hak_options.policy[0]) return;
+    learn.child_pid = hak_os_pid();
+    hak_spare_forget();
+}
+
+/* A child that has not come to its first tick: what it freed and wanted again is its own all the same. One that did next to nothing teaches nothing. */
+static bool child_ends(uint32_t made_in) {
+    if (learn.child_pid != hak_os_pid() || hak_os_usage().cpu_us < CHILD_CPU_US) return false;
+    if (made_in != 0) child_begins(hak_os_clock_ms());
+    return true;
+}
+
 /* Under the lock. A child of vfork runs in its parent's memory: what stands here is not its own. */
 static int policy_store(const char *path, bool always) {
     uint32_t made_in = hak_load_relaxed(&learn.epoch);
     bool mine = learn.pid == hak_os_pid() && (made_in == 0 || made_in == hak_load_relaxed(&hak_epoch));
+    if (!mine && child_ends(made_in)) mine = true;
     if (!mine && !always) return 0;
     if (!mine || made_in == 0) cycle_make(hak_os_clock_ms());
     return hak_policy_store(path, &learn.cycle, always);

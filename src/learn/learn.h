@@ -11,11 +11,14 @@
 #include "base/attr.h"
 #include "base/text.h"
 
-/* After the options are read, once, before main. True: something will be explored, and hak_learn_forked() is to be called. */
+/* After the options are read, once, before main. True: something will be explored, and the next two are to be called. */
 bool hak_learn_start(void);
 
 /* The parent, after a fork: nothing is explored for a second. */
 void hak_learn_forked(void);
+
+/* The child: what it learns is its own from now on. */
+void hak_learn_in_child(void);
 
 /* At the program's end: the policy file. */
 void hak_learn_end(void);

@@ -48,7 +48,7 @@ static HAK_COLD bool grace_is_over(uint64_t free_bytes, uint64_t bound) {
     uint64_t group = hak_load_relaxed(&hak_limit_group_bytes);
     if (HAK_UNLIKELY(group != 0) && group / GROUP_SHARE < most) most = group / GROUP_SHARE; /* other processes are in it */
     if (grace == 0 || hak_load_relaxed(&hak_purge.crowded)) return true;
-    if (hak_load_relaxed(&hak_purge.halvings) != 0 && !hak_option_is_pinned(HAK_O_free_grace_ms)) return true; /* the price of none is known */
+    if (hak_load_relaxed(&hak_purge.halvings) != 0 && !hak_option_is_pinned(HAK_O_free_grace_ms)) return true; /* they were priced without one */
     if (hak_region.is_limited || hak_option_is_pinned(HAK_O_free_max_mb) || hak_limit_free(free_bytes, used_bytes()) < free_bytes) return true;
     uint64_t now = hak_os_clock_ms(), since = hak_load_relaxed(&hak_purge.over_since_ms);
     if ((int64_t)(now - hak_load_relaxed(&hak_purge.grace_from_ms)) < 0) return true;
