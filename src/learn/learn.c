@@ -31,7 +31,7 @@ static const enum hak_evo_policy evo_default = HAK_EVO_FROZEN, evo_default_with_
 enum {
     FIRST_MS = 1000, AFTER_FORK_MS = 1000, LOOK_MS = 1000, LIMIT_MS = 10 * 1000, PAUSE_MS = 200,
     WINDOW_VISITS = 2000, WINDOW_CPU_US = 50 * 1000, WINDOW_MS_MAX = 30 * 1000,
-    CHILD_CPU_US = 20 * 1000, LOOKS_EACH_CENSUS = 10, CENSUS_CHUNKS_MAX = 512,
+    LOOKS_EACH_CENSUS = 10, CENSUS_CHUNKS_MAX = 512,
 };
 
 static struct {
@@ -333,7 +333,7 @@ void hak_learn_in_child(void) {
 
 /* A child that has not come to its first tick: what it freed and wanted again is its own all the same. One that did next to nothing teaches nothing. */
 static bool child_ends(uint32_t made_in) {
-    if (learn.child_pid != hak_os_pid() || hak_os_usage().cpu_us < CHILD_CPU_US) return false;
+    if (learn.child_pid != hak_os_pid() || 1000 * hak_os_usage().cpu_us < HAK_SPARE_CPU_NS) return false;
     if (made_in != 0) child_begins(hak_os_clock_ms());
     return true;
 }

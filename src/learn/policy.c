@@ -18,7 +18,6 @@
 
 enum {
     MODULES_MAX = 1024, PATH_BYTES = 512, KEYS = 2 * HAK_POLICY_SITES_MAX,
-    SPARE_CPU_NS = 20 * 1000 * 1000, /* a shorter run tells nothing */
     SPARE_SHARE = 400,               /* of the processor time: a quarter of what a trial forgives */
 };
 
@@ -72,7 +71,6 @@ const char *hak_policy_error(int error) {
     case HAK_TRUST_LARGE: return "it is larger than 512 KiB";
     case HAK_TRUST_OPEN: return "others than its owner and group may write to it";
     case HAK_TRUST_OWNER: return "it belongs to another user";
-    case HAK_TRUST_RACE: return "it was replaced while it was opened";
     case -ENOENT: return "no such file or directory";
     case -EACCES: return "permission denied";
     case -EPERM: return "not permitted";
@@ -322,7 +320,7 @@ bool hak_spare_is_ours(void) { return !hak_option_is_pinned(HAK_O_free_max_mb) &
 /* How much less free memory would have done: halved once more a run at most, whole again as soon as that cost too much. */
 static bool spare_fill(struct hak_policy *policy, const struct hak_cycle *cycle) {
     uint64_t cpu_ns = 1000 * hak_os_usage().cpu_us;
-    if (cycle->policy == HAK_EVO_FROZEN || cpu_ns < SPARE_CPU_NS || !hak_spare_is_ours()) return false;
+    if (cycle->policy == HAK_EVO_FROZEN || cpu_ns < HAK_SPARE_CPU_NS || !hak_spare_is_ours()) return false;
     unsigned now = policy_state.halvings;
     unsigned chosen = hak_spare_choose(now, cpu_ns, HAK_FAULT_NS + HAK_PAGE_NS, SPARE_SHARE);
     if (policy_state.is_others && chosen == now) return false; /* theirs stands */

@@ -6,8 +6,8 @@
  * Threads:   any. Rows are read and written relaxed: two threads at once may lose a note; the sums only steer.
  * Off:       until hak_spare_start(), which learning calls where a policy file is named; then an addition for each of the
  *            rows per 64 KiB that become free or are used again.
- * Errs:      to the dear side. A slab whose pages are counted is used again as a whole, and what the sweep returns because it
- *            rested is taken to be kept.
+ * Errs:      to the dear side. A slab whose pages are counted is used again as a whole, what the sweep returns because it
+ *            rested is taken to be kept, and the first row has its grace also where the real bound has none (a limit, a crowd).
  * Measured:  docs/learning.md, section "Spare memory".
  */
 #ifndef HAK_MEMORY_SPARE_H
@@ -16,6 +16,7 @@
 #include "base/atomic.h"
 
 enum { HAK_HALVINGS_MAX = 3, HAK_SPARE_ROWS = HAK_HALVINGS_MAX + 1 };
+enum { HAK_SPARE_CPU_NS = 20 * 1000 * 1000 }; /* a run that used less tells nothing */
 
 extern hak_atomic_u32 hak_spare_on;
 

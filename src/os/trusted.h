@@ -12,7 +12,6 @@ enum {
     HAK_TRUST_LARGE = -0x10002, /* longer than allowed */
     HAK_TRUST_OPEN = -0x10003,  /* others than owner and group may write to it */
     HAK_TRUST_OWNER = -0x10004, /* its owner is neither the process's user nor root, nor, for root, whose folder it lies in */
-    HAK_TRUST_RACE = -0x10005,  /* another file took its place while it was opened */
 };
 
 /* A descriptor to read from, and the file's length. */

@@ -29,8 +29,8 @@
 #define FIRST(d)   (HAK_SMALL_CLASS_MAX + 1 + 8 * (d) + ((d) >= 2)) /* behind that of HAK_CLASS_PAGE_BYTES */
 #define PAD(d, k)   ((128 << (d)) * (9 + (k)) > HAK_CLASS_PADDED_FROM ? HAK_CLASS_PAD : 0)
 #define BYTES(d, k) ((128 << (d)) * (9 + (k)) + PAD(d, k))
-#define MID(d, k)   [FIRST(d) + (k)] = ROW(BYTES(d, k), FIRST(d) + ((k) | 3), (128 << (d)) + PAD(d, k) - PAD(d, (k) - 1) - HALF(d, k))
 #define HALF(d, k)  ((d) == 2 && (k) == 0 ? HAK_CLASS_PAGE_STEP : 0) /* of what was its own the class below it has so much */
+#define MID(d, k)   [FIRST(d) + (k)] = ROW(BYTES(d, k), FIRST(d) + ((k) | 3), (128 << (d)) + PAD(d, k) - PAD(d, (k) - 1) - HALF(d, k))
 #define PAGE       [FIRST(2) - 1] = ROW(HAK_CLASS_PAGE_BYTES, FIRST(2) + 3, HAK_CLASS_PAGE_STEP)
 #define MID8(d)    MID(d, 0), MID(d, 1), MID(d, 2), MID(d, 3), MID(d, 4), MID(d, 5), MID(d, 6), MID(d, 7)
 
