@@ -393,7 +393,8 @@ static HAK_COLD struct hak_heap *heap_begin(struct hak_heap *before, struct hak_
 static HAK_COLD bool heap_told(struct hak_heap *heap, bool is_new) {
     stamp(heap);
     if (!is_new) HAK_COUNT(&heap->counters, heap_adopted, 1);
-    if (HAK_LIKELY(!hak_heap_on_birth || hak_heap_on_birth(heap))) {
+    bool (*on_birth)(struct hak_heap *) = __atomic_load_n(&hak_heap_on_birth, __ATOMIC_RELAXED); /* another first call may be about to write it, too */
+    if (HAK_LIKELY(!on_birth || on_birth(heap))) {
         hak_store_relaxed(&heap->takes_letters, 1);
         return true;
     }

@@ -16,6 +16,7 @@
 #include "heap/secure.h"
 
 #include "heap/hooks.h"
+#include "memory/ahead.h"
 #include "memory/limit.h"
 #include "memory/purge.h"
 #include "os/os.h"
@@ -235,6 +236,7 @@ HAK_COLD size_t hak_heap_collect(struct hak_heap *heap) {
         if (heap->is_survivor) hak_fork_rebuild(heap);
     }
     hak_heap_each(collect_dead, NULL);
+    hak_ahead_end_now();
     if (HAK_UNLIKELY(hak_secure_is_on())) hak_secure_large_empty();
     hak_sweep_all(true);
     return hak_load_relaxed(&hak_purge.returned_bytes) - before;

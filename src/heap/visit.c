@@ -339,7 +339,7 @@ static HAK_COLD void *take_short(size_t bytes, struct hak_heap *heap, unsigned *
     }
     if (!block) block = take_sibling(heap, index, turn);
     if (!block) block = take_coarser(bytes, heap, index, turn);
-    return block ? block : hak_heap_on_shortage(bytes, heap, exact);
+    return block ? block : __atomic_load_n(&hak_heap_on_shortage, __ATOMIC_RELAXED)(bytes, heap, exact);
 }
 
 /* A sample is among the blocks that a visit found. Whoever made `ahead` pass its highest is there for ever. */

@@ -20,6 +20,7 @@
 #include "memory/purge.h"
 #include "os/descriptor.h"
 #include "rules/options.h"
+#include "slab/filled.h"
 
 #include <errno.h>
 #include <string.h>
@@ -107,6 +108,11 @@ static void cycle_make(uint64_t now) {
     memset(&learn.last, 0, sizeof learn.last);
 }
 
+static void child_forgets(void) {
+    hak_spare_forget();
+    hak_filled_forget();
+}
+
 /* Another thread of the parent may have been in the middle of anything here: only the choice, one word, is believed. */
 static void child_begins(uint64_t now) {
     unsigned chosen = hak_load_relaxed(&learn.chosen);
@@ -116,7 +122,7 @@ static void child_begins(uint64_t now) {
     apply(learn.cycle.strategy);
     hak_shown_reset();
     hak_policy_forked();
-    if (learn.child_pid != hak_os_pid()) hak_spare_forget(); /* no handler did: a fork without libc */
+    if (learn.child_pid != hak_os_pid()) child_forgets(); /* no handler did: a fork without libc */
     shown_write(now);
 }
 
@@ -306,6 +312,7 @@ static void policy_believe(const struct hak_policy *policy) {
     apply(learn.cycle.strategy);
     hak_store_relaxed(&learn.chosen, learn.cycle.chosen);
     if (policy->has_spare && hak_spare_is_ours()) hak_store_relaxed(&hak_purge.halvings, policy->halvings);
+    hak_policy_ahead(policy, evo_policy == HAK_EVO_FROZEN);
     shown_write(now);
 }
 
@@ -315,7 +322,10 @@ HAK_COLD bool hak_learn_start(void) {
     if (hak_options.policy[0]) {
         learn.pid = hak_os_pid();
         if (!HAK_OPT(disable_bigcache)) hak_policy_room_set(HAK_POLICY_KEEP, &hak_big_sites);
-        if (evo_policy != HAK_EVO_FROZEN) hak_spare_start();
+        if (evo_policy != HAK_EVO_FROZEN) {
+            hak_spare_start();
+            hak_filled_start();
+        }
         const struct hak_policy *policy = hak_policy_load();
         if (policy) policy_believe(policy);
     }
@@ -328,7 +338,7 @@ void hak_learn_forked(void) { hak_store_relaxed(&learn.fork_ms, hak_os_clock_ms(
 void hak_learn_in_child(void) {
     if (!hak_options.policy[0]) return;
     learn.child_pid = hak_os_pid();
-    hak_spare_forget();
+    child_forgets();
 }
 
 /* A child that has not come to its first tick: what it freed and wanted again is its own all the same. One that did next to nothing teaches nothing. */

@@ -5,13 +5,17 @@
 #include "learn/cycle.h"
 #include "learn/learn.h"
 #include "learn/measure.h"
+#include "learn/policy_filled.h"
 #include "learn/policy_text.h"
 #include "learn/strategy.h"
+#include "memory/ahead.h"
+#include "memory/huge.h"
 #include "memory/spare.h"
 #include "os/module.h"
 #include "os/os.h"
 #include "os/trusted.h"
 #include "rules/options.h"
+#include "slab/filled.h"
 
 #include <errno.h>
 #include <string.h>
@@ -330,6 +334,32 @@ static bool spare_fill(struct hak_policy *policy, const struct hak_cycle *cycle)
     return chosen != now;
 }
 
+static bool ahead_is_ours(void) { return HAK_OPT(huge_from_mb) != 0 && !hak_option_is_pinned(HAK_O_huge_from_mb); }
+
+/* Which slabs this run filled. Under a limit of address space they are smaller. */
+static bool filled_fill(struct hak_policy *policy, const struct hak_cycle *cycle) {
+    uint32_t seen[HAK_CLASS_COUNT];
+    if (cycle->policy == HAK_EVO_FROZEN || 1000 * hak_os_usage().cpu_us < HAK_SPARE_CPU_NS || !ahead_is_ours() || hak_region.is_limited) return false;
+    hak_filled_look();
+    for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) seen[c] = hak_filled_slabs(c);
+    bool news = hak_load_relaxed(&hak_ahead_used) && hak_policy_tried(policy, hak_ahead_was_dear());
+    return hak_policy_filled(policy, seen, hak_os_clock_ms()) || news;
+}
+
+void hak_policy_ahead(const struct hak_policy *policy, bool is_frozen) {
+    struct hak_policy_known known;
+    uint64_t granules = 0;
+    if (!ahead_is_ours()) return;
+    hak_policy_known_of(policy, &known);
+    for (unsigned c = 1; c < HAK_CLASS_COUNT; c++) {
+        hak_filled_believe(c, known.known[c]);
+        granules += (uint64_t)known.known[c] * hak_classes[c].granules;
+    }
+    granules += known.known[0];
+    hak_store_relaxed(&hak_ahead_large, known.known[0]);
+    if (hak_policy_tries(policy, is_frozen, hak_os_clock_ms())) hak_ahead_start((uint32_t)(granules / HAK_HALF_GRANULES));
+}
+
 /* Anything of strategies that the file did not say. What earlier runs froze stays so until the trial that looks at it again is over. */
 static bool has_learnt(const struct hak_cycle *cycle) {
     bool is_checked = cycle->is_check && cycle->stage == HAK_STAGE_CANARY;
@@ -362,7 +392,8 @@ static bool policy_fill(struct hak_policy *policy, const struct hak_cycle *cycle
         ratings_fill(policy, t);
     }
     changes_fill(policy, cycle);
-    return spare_fill(policy, cycle);
+    bool news = filled_fill(policy, cycle);
+    return spare_fill(policy, cycle) || news;
 }
 
 /* What rooms know, and the read file's sites that could not be given to any. Says whether it is news. */

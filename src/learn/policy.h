@@ -56,6 +56,9 @@ void hak_policy_forked(void);
 /* Writes what is known now, if anything is new or `always`: 0 or -errno, HAK_TRUST_*. Under the learn lock. */
 int hak_policy_store(const char *path, const struct hak_cycle *cycle, bool always);
 
+/* What it says of slabs that will be filled is in force from now on. Frozen: nothing is tried. */
+void hak_policy_ahead(const struct hak_policy *policy, bool is_frozen);
+
 /* Did the user leave the bound on free memory to us? */
 bool hak_spare_is_ours(void);
 

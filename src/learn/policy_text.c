@@ -4,6 +4,7 @@
 #include "learn/strategy.h"
 #include "memory/spare.h"
 #include "rules/options.h"
+#include "slab/class.h"
 
 #include <string.h>
 
@@ -112,7 +113,7 @@ static uint32_t take_word(struct line *line, const char (*words)[8], uint32_t fi
 
 /* --- lines --- */
 
-enum { SEEN_LIBRARY = 1, SEEN_RUNS = 2, SEEN_STAGE = 4, SEEN_STRATEGY = 8, SEEN_GAIN = 16, SEEN_NOISE = 32, SEEN_SPARE = 64 };
+enum { SEEN_LIBRARY = 1, SEEN_RUNS = 2, SEEN_STAGE = 4, SEEN_STRATEGY = 8, SEEN_GAIN = 16, SEEN_NOISE = 32, SEEN_SPARE = 64, SEEN_FELL = 128, SEEN_DEAR = 256 };
 
 static void once(struct line *line, uint32_t *seen, uint32_t what) {
     if (*seen & what) line->wrong = "it stands there twice";
@@ -164,6 +165,17 @@ static void history_line(struct line *line, struct hak_policy *policy) {
     row.number[1] = take_signed(line, NUMBER_MOST);
     if (policy->change_count == HAK_POLICY_ROWS_MAX) line->wrong = "there are too many of these";
     if (!line->wrong) policy->change[policy->change_count++] = row;
+}
+
+static void filled_line(struct line *line, struct hak_policy *policy) {
+    struct hak_policy_filled row;
+    row.block_bytes = (uint32_t)take_number(line, 0, HAK_SLAB_BLOCK_BYTES_MAX);
+    row.slabs = (uint32_t)take_number(line, 0, HAK_POLICY_SLABS_MAX);
+    row.last = (uint32_t)take_number(line, 0, HAK_POLICY_SLABS_MAX);
+    for (unsigned i = 0; i < policy->filled_count; i++)
+        if (policy->filled[i].block_bytes == row.block_bytes) line->wrong = "it stands there twice";
+    if (policy->filled_count == HAK_POLICY_FILLED_MAX) line->wrong = "there are too many of these";
+    if (!line->wrong) policy->filled[policy->filled_count++] = row;
 }
 
 static void site_line(struct line *line, struct hak_policy *policy, hak_policy_site_fn *on_site, void *context) {
@@ -224,6 +236,14 @@ static void any_line(struct line *line, struct hak_policy *policy, uint32_t *see
         policy->has_spare = true;
         policy->halvings = (uint32_t)take_number(line, 0, HAK_HALVINGS_MAX);
         policy->spare_runs = take_number(line, 1, UINT32_MAX);
+    } else if (same(keyword, length, "filled")) {
+        filled_line(line, policy);
+    } else if (same(keyword, length, "fell")) {
+        once(line, seen, SEEN_FELL);
+        policy->fell = (uint32_t)take_number(line, 1, HAK_POLICY_FELL_MAX);
+    } else if (same(keyword, length, "dear")) {
+        once(line, seen, SEEN_DEAR);
+        policy->dear = (uint32_t)take_number(line, 1, HAK_POLICY_DEAR_MAX);
     } else {
         line->wrong = "its keyword is none of version 1";
     }
@@ -323,6 +343,10 @@ void hak_policy_write_text(struct hak_text *text, const struct hak_policy *polic
         hak_text_format(text, " %lu\n", policy->noise_duels);
     }
     if (policy->has_spare) hak_text_format(text, "spare %u %lu\n", policy->halvings, policy->spare_runs);
+    if (policy->fell) hak_text_format(text, "fell %u\n", policy->fell);
+    if (policy->dear) hak_text_format(text, "dear %u\n", policy->dear);
+    for (unsigned i = 0; i < policy->filled_count; i++)
+        hak_text_format(text, "filled %u %u %u\n", policy->filled[i].block_bytes, policy->filled[i].slabs, policy->filled[i].last);
     for (unsigned i = 0; i < policy->knob_count; i++)
         hak_text_format(text, "knob %s %lu\n", hak_option_rows[policy->knob[i].option].name, policy->knob[i].value);
     for (unsigned i = 0; i < policy->rating_count; i++) {

@@ -15,6 +15,10 @@ enum {
     HAK_POLICY_LINE_MAX = 256,
     HAK_POLICY_ROWS_MAX = 64,
     HAK_POLICY_NAME_BYTES = 24,
+    HAK_POLICY_FILLED_MAX = 128,
+    HAK_POLICY_FELL_MAX = 8,
+    HAK_POLICY_DEAR_MAX = 6,
+    HAK_POLICY_SLABS_MAX = 1 << 20,
 };
 
 struct hak_policy_knob {
@@ -33,6 +37,10 @@ struct hak_policy_change {
     char reason[HAK_POLICY_NAME_BYTES];
     int64_t number[2];
 };
+struct hak_policy_filled {
+    uint32_t block_bytes; /* of the class */
+    uint32_t slabs, last; /* that are known to be filled; that the last run filled */
+};
 struct hak_policy {
     char program[65], name[65], library[HAK_POLICY_NAME_BYTES], strategy[HAK_POLICY_NAME_BYTES];
     uint64_t runs;
@@ -41,10 +49,12 @@ struct hak_policy {
     uint32_t halvings;
     int64_t gain, gain_error, noise;
     uint64_t gain_duels, noise_duels, spare_runs;
-    uint32_t knob_count, rating_count, change_count, site_count;
+    uint32_t fell, dear; /* how often less was filled than was known; how often in a row huge pages were dear */
+    uint32_t knob_count, rating_count, change_count, site_count, filled_count;
     struct hak_policy_knob knob[HAK_POLICY_ROWS_MAX];
     struct hak_policy_rating rating[HAK_POLICY_ROWS_MAX];
     struct hak_policy_change change[HAK_POLICY_ROWS_MAX];
+    struct hak_policy_filled filled[HAK_POLICY_FILLED_MAX];
     /* where it is wrong: */
     uint32_t line;
     const char *wrong; /* NULL: it is a policy */

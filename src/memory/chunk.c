@@ -125,54 +125,6 @@ void hak_granule_leave_absent(size_t granule, unsigned absent) {
     if (!(hak_load_relaxed(&chunk->partial) >> at & 1)) hak_or(&chunk->partial, UINT64_C(1) << at);
 }
 
-HAK_COLD void hak_span_leave_unseen(size_t granule, size_t count) {
-    while (count > 0) {
-        unsigned first = (unsigned)(granule % HAK_CHUNK_GRANULES);
-        unsigned part = count < HAK_CHUNK_GRANULES - first ? (unsigned)count : HAK_CHUNK_GRANULES - first;
-        hak_or(&hak_chunk_at(granule / HAK_CHUNK_GRANULES)->unseen, hak_word_mask(first, part));
-        granule += part;
-        count -= part;
-    }
-}
-
-HAK_COLD int64_t hak_chunk_look(size_t number, uint64_t mask) {
-    enum { PAGES_MAX = HAK_GRANULE_BYTES >> 12, RANGES = 64 }; /* pages of a granule; the system's may be larger */
-    unsigned char page[HAK_CHUNK_GRANULES * PAGES_MAX];
-    struct hak_range absent[RANGES];
-    struct hak_chunk *chunk = hak_chunk_at(number);
-    unsigned shift = hak_region.page_shift, pages = HAK_GRANULE_BYTES >> shift, count = 0;
-    char *start = hak_granule_address(number * HAK_CHUNK_GRANULES);
-    uint64_t unseen = hak_load_relaxed(&chunk->unseen) & mask, calls = 0;
-    if (!unseen) return 0;
-    for (uint64_t left = unseen; left;) {
-        unsigned first = hak_word_first(left);
-        uint64_t gap = ~(left >> first);
-        unsigned run = gap ? hak_word_first(gap) : HAK_CHUNK_GRANULES, end;
-        if (run > HAK_CHUNK_GRANULES - first) run = HAK_CHUNK_GRANULES - first;
-        left &= ~hak_word_mask(first, run);
-        if (!hak_os_resident(start + ((size_t)first << HAK_GRANULE_SHIFT), (size_t)run << HAK_GRANULE_SHIFT, page)) continue;
-        for (unsigned i = 0; i < run * pages && count < RANGES; i = end + 1) {
-            for (; i < run * pages && page[i] & 1; i++) {
-            }
-            for (end = i; end < run * pages && !(page[end] & 1); end++) {
-            }
-            char *from = start + ((size_t)first << HAK_GRANULE_SHIFT) + ((size_t)i << shift);
-            if (end > i) absent[count++] = (struct hak_range){ from, (size_t)(end - i) << shift };
-        }
-    }
-    size_t done = count ? hak_os_return(absent, count, &calls) : 0; /* not counted as returned: nothing of it was there */
-    for (size_t i = 0; i < done; i++) {
-        size_t at = (size_t)((char *)absent[i].start - start) >> shift, end = at + (absent[i].bytes >> shift);
-        for (; at < end; at++) {
-            unsigned granule = (unsigned)at / pages;
-            unsigned before = hak_load_relaxed(&chunk->partial) >> granule & 1 ? hak_load_relaxed(&chunk->absent[granule]) : 0;
-            hak_granule_leave_absent(number * HAK_CHUNK_GRANULES + granule, before | 1u << at % pages);
-        }
-    }
-    hak_and(&chunk->unseen, ~unseen);
-    return hak_chunk_absent_bytes(chunk, unseen);
-}
-
 /* The granules of `mask` were just taken: how many of them are dirty. */
 static size_t note_take_in(struct hak_rush *rush, struct hak_chunk *chunk, uint64_t mask) {
     size_t count = hak_word_count(hak_load_relaxed(&chunk->dirty) & mask);
@@ -500,6 +452,27 @@ static size_t take_clean(size_t count, size_t *dirty_granules) {
         if (granule != HAK_NO_GRANULE) return granule;
     }
     return HAK_NO_GRANULE;
+}
+
+static size_t take_half_in(size_t number) {
+    uint64_t starts = UINT64_C(1) | UINT64_C(1) << HAK_HALF_GRANULES;
+    size_t dirty_granules = 0, granule;
+    granule = take_in_chunk_without(NULL, number, HAK_HALF_GRANULES, starts, hak_load_relaxed(&hak_chunk_at(number)->dirty), &dirty_granules);
+    if (granule == HAK_NO_GRANULE || dirty_granules == 0) return granule;
+    hak_span_give(granule, HAK_HALF_GRANULES, HAK_SPAN_AS_IT_WAS); /* somebody had and gave back a part of it meanwhile */
+    return HAK_NO_GRANULE;
+}
+
+HAK_COLD size_t hak_span_take_half(void) {
+    enum { TRIES = 16 };
+    size_t top = hak_load_acquire(&hak_chunk_top), granule = HAK_NO_GRANULE;
+    unsigned k = size_of(HAK_HALF_GRANULES), tries = 0;
+    if (hak_region.is_limited || hak_limit_refuses(HAK_HALF_GRANULES)) return HAK_NO_GRANULE;
+    for (size_t number = room_next(0, k, top); granule == HAK_NO_GRANULE && number < top && tries < TRIES; number = room_next(number + 1, k, top), tries++)
+        if (is_ready(number)) granule = take_half_in(number);
+    if (granule == HAK_NO_GRANULE && top < hak_region.chunk_count && chunks_reach(top, 1) == HAK_READY) granule = take_half_in(top);
+    if (granule != HAK_NO_GRANULE) hak_limit_grew();
+    return granule;
 }
 
 size_t hak_span_take_dense(size_t count, enum hak_growth growth) {

@@ -115,6 +115,9 @@ bool hak_span_next_is_clean(size_t count);
 enum hak_growth { HAK_GROWTH_SOME, HAK_GROWTH_LITTLE, HAK_GROWTH_DENSE }; /* dense: it fills slab after slab */
 size_t hak_span_take_dense(size_t count, enum hak_growth growth);
 
+/* Takes a half of a chunk of which nothing is resident; HAK_NO_GRANULE: it was not to be had without others' leavings. */
+size_t hak_span_take_half(void);
+
 /* Takes just these granules, of one chunk, for a slab: where one of its class ended lately. Not if anybody has some of them, or if the first
  * is not resident. */
 bool hak_span_take_again(size_t granule, size_t count);

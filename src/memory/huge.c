@@ -14,7 +14,7 @@
 
 #include <errno.h>
 
-enum { SLOW_NS = 600000, WAIT_MIN = 16, WAIT_MAX = 4096, RUNS_MAX = 2048, DENSE_SHARE = 8, UNUSED_SHARE = 5, STEADY_MS = 1000 };
+enum { WAIT_MIN = 16, WAIT_MAX = 4096, RUNS_MAX = 2048, DENSE_SHARE = 8, UNUSED_SHARE = 5, STEADY_MS = 1000 };
 
 static hak_atomic_u32 state;    /* 0 not asked yet, 1 the system has huge pages, 2 it has none */
 static hak_atomic_i64 skip;     /* halves still to pass by, after a slow one */
@@ -70,13 +70,13 @@ static HAK_COLD void unflag(size_t half, bool tell) {
 }
 
 /* The whole half becomes resident. How long the kernel takes says whether it has huge pages at hand. */
-static bool populate(size_t half, bool *is_slow) {
+static bool populate(size_t half, uint64_t *took_ns) {
     uint64_t begin_ns = hak_os_cpu_ns();
     int result = hak_os_populate(half_address(half), HAK_HALF_BYTES);
     if (result == -EINVAL) hak_store_relaxed(&state, 2); /* before Linux 5.14 */
     uint32_t now = hak_load_relaxed(&wait), next = WAIT_MIN;
-    *is_slow = hak_os_cpu_ns() - begin_ns > SLOW_NS;
-    if (*is_slow) {
+    *took_ns = hak_os_cpu_ns() - begin_ns;
+    if (*took_ns > HAK_HUGE_SLOW_NS) {
         hak_store_relaxed(&skip, now);
         next = now < WAIT_MAX / 4 ? now * 4 : WAIT_MAX;
     }
@@ -99,26 +99,41 @@ static bool grows_densely(bool is_class_dense) {
     return returned_ms == 0 || hak_os_clock_ms() - returned_ms >= STEADY_MS;
 }
 
+/* Its granules are the caller's, and nothing of them is resident. Flagged: all of it is. */
+static HAK_COLD enum flagged half_make(size_t half, uint64_t *took_ns) {
+    enum flagged flagged = flag(half, 1);
+    if (flagged != FLAGGED || populate(half, took_ns)) return flagged;
+    struct hak_range range = { half_address(half), HAK_HALF_BYTES }; /* what the kernel had given when it gave up is not counted */
+    uint64_t calls = 0;
+    hak_os_return(&range, 1, &calls);
+    unflag(half, true);
+    return REFUSED;
+}
+
+HAK_COLD bool hak_huge_half(size_t granule, uint64_t *took_ns) {
+    struct hak_chunk *chunk = hak_chunk_at(granule / HAK_CHUNK_GRANULES);
+    uint64_t mask = hak_word_mask((unsigned)(granule % HAK_CHUNK_GRANULES), HAK_HALF_GRANULES);
+    enum flagged flagged = allowed(1) ? half_make(granule / HAK_HALF_GRANULES, took_ns) : REFUSED;
+    if (HAK_UNLIKELY(flagged == GONE)) hak_add(&hak_large_lost_granules, HAK_HALF_GRANULES);
+    if (HAK_UNLIKELY(flagged == REFUSED)) hak_span_give(granule, HAK_HALF_GRANULES, HAK_SPAN_AS_IT_WAS);
+    if (flagged != FLAGGED) return false;
+    hak_or(&chunk->blank, mask);
+    hak_or(&chunk->dirty, mask);
+    return true;
+}
+
 /* `used` was read, and neither it nor `dirty` has any of `rest`, the part of the half that is not the caller's. Flagged: it is resident. */
 static HAK_NOINLINE enum flagged half_grow(size_t half, uint64_t used, uint64_t rest) {
     struct hak_chunk *chunk = hak_chunk_at(half / 2);
-    bool is_slow;
+    uint64_t took_ns;
     if (hak_purge_over((int64_t)HAK_HALF_BYTES) || !allowed(1)) return REFUSED;
     if (!hak_cas(&chunk->used, &used, used | rest)) return REFUSED; /* all of the half is ours */
-    enum flagged flagged = hak_load_relaxed(&chunk->dirty) & rest ? REFUSED : flag(half, 1);
+    enum flagged flagged = hak_load_relaxed(&chunk->dirty) & rest ? REFUSED : half_make(half, &took_ns);
     if (HAK_UNLIKELY(flagged == GONE)) return GONE; /* and stays, for nobody is to have it */
     if (flagged == FLAGGED) {
-        if (populate(half, &is_slow)) {
-            hak_or(&chunk->blank, rest);
-            hak_or(&chunk->dirty, rest);
-            hak_free_note_unplayed((int64_t)hak_word_count(rest) * HAK_GRANULE_BYTES);
-        } else { /* what the kernel had given when it gave up is not counted */
-            struct hak_range range = { half_address(half), HAK_HALF_BYTES };
-            uint64_t calls = 0;
-            hak_os_return(&range, 1, &calls);
-            unflag(half, true);
-            flagged = REFUSED;
-        }
+        hak_or(&chunk->blank, rest);
+        hak_or(&chunk->dirty, rest);
+        hak_free_note_unplayed((int64_t)hak_word_count(rest) * HAK_GRANULE_BYTES);
     }
     hak_chunk_release(chunk, rest);
     hak_span_room(half / 2);
@@ -156,11 +171,12 @@ HAK_COLD bool hak_huge_block(size_t granule, size_t bytes, bool is_looked_at) {
     while (half < half_end) {
         size_t run = 0;
         while (half + run < half_end && is_clean(half + run)) run++;
-        bool is_slow = false;
+        uint64_t took_ns = 0;
         if (run && (!HAK_OPT(huge_from_mb) || !allowed(run))) return true;
         enum flagged flagged = run ? flag(half, run) : REFUSED;
         if (HAK_UNLIKELY(flagged == GONE)) return false;
-        if (run && (flagged == REFUSED || !populate(half, &is_slow))) return true;
+        if (run && (flagged == REFUSED || !populate(half, &took_ns))) return true;
+        bool is_slow = took_ns > HAK_HUGE_SLOW_NS;
         for (; is_slow && run > 1; run--) unflag(half + run - 1, true);
         if (is_slow) return true;
         half += run + 1; /* the others come as they are touched */

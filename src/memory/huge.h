@@ -18,11 +18,16 @@
 #include "memory/chunk.h"
 
 enum { HAK_HALF_GRANULES = 32, HAK_HALF_BYTES = HAK_HALF_GRANULES << HAK_GRANULE_SHIFT };
+enum { HAK_HUGE_SLOW_NS = 600000, HAK_HUGE_SMALL_NS = 700000 }; /* from here on the kernel had none at hand; what 512 small pages take */
 
 /* The caller just took the granules of `mask`, not all of a chunk, for a slab, of a class that grows densely or not. Gives which of them are resident now
  * through this; HAK_HUGE_GONE: nothing is there any more, and they are nobody's. */
 #define HAK_HUGE_GONE (~UINT64_C(0))
 uint64_t hak_huge_grow(size_t number, uint64_t mask, bool is_class_dense);
+
+/* The caller has taken the half that begins at `granule`, of which nothing is resident: all of it is now, blank and dirty, by a huge page. False: nothing
+ * of it is the caller's any more. */
+bool hak_huge_half(size_t granule, uint64_t *took_ns);
 
 /* A block of a dense site: what is not resident of it will be soon. is_looked_at: its last half stays as it is, and will tell whether that was right.
  * False: a part of it is not there any more, and it is nobody's. */

@@ -10,6 +10,7 @@
 #include "memory/large.h"
 
 #include "base/word.h"
+#include "memory/ahead.h"
 #include "memory/huge.h"
 #include "memory/limit.h"
 #include "memory/purge.h"
@@ -75,7 +76,7 @@ static HAK_COLD void lose(size_t count) {
 }
 
 /* Did the site touch the last block it got? Types are stable: at worst the answer is about another block. */
-static void look_back(hak_big_name site, size_t fresh_granule) {
+HAK_INLINE void look_back(hak_big_name site, size_t fresh_granule) {
     size_t granule = hak_big_last(site, fresh_granule);
     if (granule == 0) return;
     struct hak_granule *record = hak_granule_at(granule);
@@ -86,10 +87,31 @@ static void look_back(hak_big_name site, size_t fresh_granule) {
     hak_big_looked(site, touched_share(granule, (count > 1 ? count - 1 : count) << HAK_GRANULE_SHIFT)); /* the last may be a part */
 }
 
+static HAK_COLD size_t take_ahead(size_t count, hak_big_name site, size_t *dirty) {
+    bool is_looked_at = false;
+    if (count > HAK_AHEAD_LARGE_MAX || !hak_big_is_dense(site, &is_looked_at) || is_looked_at || hak_limit_refuses(count)) return HAK_NO_GRANULE;
+    if (!hak_span_next_is_clean(count)) return HAK_NO_GRANULE;
+    *dirty = count;
+    return hak_ahead_take_large(count);
+}
+
+HAK_COLD size_t hak_large_dense(size_t number) {
+    size_t sum = 0;
+    for (uint64_t used = hak_load_relaxed(&hak_chunk_at(number)->used); used; used &= used - 1) {
+        struct hak_granule *record = hak_granule_at(number * HAK_CHUNK_GRANULES + hak_word_first(used));
+        if (hak_load_acquire(&record->owner) != HAK_LARGE) continue;
+        size_t count = hak_large_granules(record);
+        bool is_looked_at;
+        if (count <= HAK_AHEAD_LARGE_MAX && hak_big_is_dense(site_of(record), &is_looked_at)) sum += count;
+    }
+    return sum;
+}
+
 void *hak_large_take(struct hak_rush *rush, size_t bytes, size_t align, hak_big_name site, bool *zeroed) {
     size_t count = hak_large_granules_for(bytes), dirty;
     if (count > UINT32_MAX || align >> HAK_GRANULE_SHIFT > UINT32_MAX) return NULL;
-    size_t granule = hak_span_take_in(rush, count, align > HAK_GRANULE_BYTES ? align >> HAK_GRANULE_SHIFT : 1, &dirty);
+    size_t granule = HAK_UNLIKELY(hak_load_relaxed(&hak_ahead_large) > 0) && align <= HAK_GRANULE_BYTES ? take_ahead(count, site, &dirty) : HAK_NO_GRANULE;
+    if (granule == HAK_NO_GRANULE) granule = hak_span_take_in(rush, count, align > HAK_GRANULE_BYTES ? align >> HAK_GRANULE_SHIFT : 1, &dirty);
     if (granule == HAK_NO_GRANULE) return NULL;
     if (count <= HAK_HALF_GRANULES) hak_purge_note_grown(counted(count - dirty)); /* larger ones' sites are known (memory/bigcache.h) */
     *zeroed = dirty == 0 || hak_span_is_blank(granule, count);

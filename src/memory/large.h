@@ -63,6 +63,9 @@ HAK_INLINE size_t hak_large_held(const struct hak_granule *record) {
  * of HAK_LEAD_STEP in the first page such that it needs no page more. *zeroed: all of it reads as zeros already. NULL when there is no room. */
 void *hak_large_take(struct hak_rush *rush, size_t bytes, size_t align, hak_big_name site, bool *zeroed);
 
+/* Of a chunk that is ready, the granules of blocks of up to 1 MiB whose sites touch all they ask for. */
+size_t hak_large_dense(size_t number);
+
 /* Makes a fresh block of hak_large_take() read as zeros; what the kernel has cleared is not touched. */
 void hak_large_clear(struct hak_granule *record, size_t bytes);
 

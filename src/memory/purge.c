@@ -7,6 +7,7 @@
 #include "memory/purge.h"
 
 #include "base/word.h"
+#include "memory/ahead.h"
 #include "memory/huge.h"
 #include "memory/limit.h"
 #include "rules/options.h"
@@ -205,6 +206,7 @@ uint64_t hak_purge_delay_ms(void) {
 
 HAK_COLD void hak_purge_judge(void) {
     uint64_t now = hak_os_clock_ms();
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_ahead_used))) hak_ahead_end(now);
     if ((int64_t)(now - hak_load_relaxed(&hak_purge.keep_ms)) > KEEP_WINDOW_MS) { /* another thread's may be later */
         uint64_t keep = hak_load_relaxed(&hak_purge.keep_bytes), wanted = keep_wanted();
         if (wanted < keep / 2) wanted = keep < 1 << 20 ? 0 : keep / 2;
@@ -299,7 +301,8 @@ static void meta_return(size_t number) {
     if (!hak_load_relaxed(&chunk->rows_used) || hak_load_relaxed(&chunk->used) != 0) return;
     if (!hak_cas(&chunk->used, &none, ~UINT64_C(0))) return;
     hak_store_relaxed(&chunk->rows_used, 0);
-    if (hak_purge_on_empty_chunk) hak_purge_on_empty_chunk(number);
+    void (*on_empty)(size_t) = __atomic_load_n(&hak_purge_on_empty_chunk, __ATOMIC_RELAXED);
+    if (on_empty) on_empty(number);
     hak_chunk_release(chunk, ~UINT64_C(0));
     hak_span_room(number);
 }

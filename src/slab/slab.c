@@ -1,8 +1,10 @@
 /* slab.c - cut and end slabs, hand out and take back their blocks. See slab.h. */
 #include "slab/slab.h"
 
+#include "memory/ahead.h"
 #include "memory/huge.h"
 #include "memory/purge.h"
+#include "slab/filled.h"
 #include "slab/lines.h"
 #include "slab/secure.h"
 
@@ -119,7 +121,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->next = slab->prev = 0;
     slab->returned_since = slab->is_guarded = 0;
     slab->returned = pages_absent_take(granule, class);
-    slab->whole = slab->returned == 0;
+    slab->whole = slab->returned == 0 && !(hak_load_relaxed(&hak_filled) & HAK_FILLED_LOOKS); /* how far it is used is to be seen */
     hak_absent_note((int64_t)hak_word_count(slab->returned) << hak_slab_page_shift(class));
     slab->cold = 0;
     slab->frontier = 0;
@@ -182,7 +184,7 @@ struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index, enum 
     size_t count = span_granules(&hak_classes[class_index]);
     size_t refused[TRIES];
     unsigned tries = 0;
-    struct hak_slab *slab = NULL;
+    struct hak_slab *slab = HAK_UNLIKELY(hak_load_relaxed(&hak_filled)) ? hak_filled_cut(heap, class_index) : NULL;
     while (tries < TRIES && !slab) {
         size_t granule = hak_span_take_dense(count, growth);
         if (granule == HAK_NO_GRANULE) break;
@@ -191,6 +193,14 @@ struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index, enum 
     }
     while (tries > 0) hak_span_give(refused[--tries], count, HAK_SPAN_AS_IT_WAS);
     return slab;
+}
+
+HAK_COLD struct hak_slab *hak_slab_cut_ahead(struct hak_heap *heap, unsigned class_index) {
+    size_t count = span_granules(&hak_classes[class_index]), granule = hak_ahead_take(count);
+    if (granule == HAK_NO_GRANULE) return NULL;
+    if (slab_make(granule, heap, class_index)) return hak_slab_at(granule);
+    hak_span_give(granule, count, HAK_SPAN_AS_IT_WAS);
+    return NULL;
 }
 
 void (*hak_slab_on_death)(struct hak_slab *slab);

@@ -294,6 +294,73 @@ def free_memory_that_is_not_wanted_again_is_not_kept(folder):
     expect(pinned[1] == "" and frozen[1] == "", f"what the user decided is overridden: {pinned} {frozen}")
 
 
+FILLING = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+static const size_t sizes[] = { 48, 112, 240, 640, 5000 };
+static volatile unsigned spin;
+int main(int count, char **words)
+{
+    struct rusage usage;
+    size_t each = (size_t)atoi(words[1]) << 20;
+    for (int i = 0; i < 5; i++)
+        for (size_t bytes = 0; bytes < each; bytes += sizes[i])
+            memset(malloc(sizes[i]), 1, sizes[i]);
+    getrusage(RUSAGE_SELF, &usage);
+    for (clock_t until = clock() + CLOCKS_PER_SEC / 20; clock() < until;)
+        spin++;
+    printf("%ld %ld\n", usage.ru_minflt, usage.ru_maxrss);
+    return count < 2;
+}
+"""
+
+
+def lines_of(path, keyword):
+    with open(path, encoding="ascii") as file:
+        return [tuple(int(word) for word in line.split()[1:]) for line in file if line.split()[0] == keyword]
+
+
+def what_each_run_fills_comes_in_huge_pages(folder):
+    source, program = os.path.join(folder, "filling.c"), os.path.join(folder, "filling")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(FILLING)
+    subprocess.run(["cc", "-O1", "-fno-builtin", "-Wl,--build-id", "-o", program, source], check=True)
+    path = os.path.join(folder, "filling.policy")
+
+    def one(mib, **more):
+        done = subprocess.run([program, str(mib)], env=environment(HAKMEM_POLICY=path, **more), capture_output=True, text=True, timeout=60)
+        expect(done.returncode == 0 and done.stderr == "", f"exit {done.returncode}\n{done.stderr}")
+        return tuple(int(word) for word in done.stdout.split())
+    seen = [one(2)]
+    first = lines_of(path, "filled")
+    expect(first and all(slabs == 0 and last > 0 for _, slabs, last in first), f"after one run: {first}")
+    seen.append(one(2))
+    known = dict((size, slabs) for size, slabs, _ in lines_of(path, "filled"))
+    expect(all(known.get(size, 0) >= least for size, least in ((48, 28), (112, 28), (240, 28), (640, 7))), f"after two runs: {known}")
+    seen += [one(2) for _ in range(3)]
+    dear = lines_of(path, "dear")
+    print(f"faults, peak KiB in five runs: {seen}; dear {dear}")
+    if os.path.exists("/sys/kernel/mm/transparent_hugepage/enabled") and not dear:
+        with open("/sys/kernel/mm/transparent_hugepage/enabled", encoding="ascii") as file:
+            has_huge = "[never]" not in file.read()
+        expect(not has_huge or seen[-1][0] < seen[0][0] * 2 / 3, f"no fewer faults: {seen}")
+        expect(seen[-1][1] < seen[0][1] + 2048, f"more memory: {seen}")
+    pinned = one(2, HAKMEM_HUGE_FROM_MB="16")
+    expect(pinned[0] > seen[0][0] * 3 / 4, f"who set the option has what he set: {pinned}, {seen[0]}")
+    before = lines_of(path, "filled")
+    small = one(0)
+    print(f"of a run that fills nothing: {small}, pinned {pinned}")
+    expect(lines_of(path, "fell") == [(1,)], "one that fills less is not believed")
+    expect(all(slabs == 0 for _, slabs, _ in lines_of(path, "filled")), f"what it did not fill is known all the same: {before}")
+    os.unlink(path)
+    for _ in range(2):
+        one(2, HAKMEM_EVO_POLICY="frozen")
+    expect(not os.path.exists(path), "a frozen run writes")
+
+
 def growth_for_new_sites_wakes_it(folder):
     source, program = os.path.join(folder, "growing.c"), os.path.join(folder, "growing")
     with open(source, "w", encoding="utf-8") as file:
@@ -520,6 +587,7 @@ def main():
         text = a_second_run_starts_with_what_the_first_learnt(folder, program)
         what_is_not_believed_is_told_and_left(folder, program, text)
         free_memory_that_is_not_wanted_again_is_not_kept(folder)
+        what_each_run_fills_comes_in_huge_pages(folder)
         growth_for_new_sites_wakes_it(folder)
         what_has_no_place_in_the_file_is_no_news(folder)
         who_learnt_nothing_writes_nothing(folder, program)

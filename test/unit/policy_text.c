@@ -34,6 +34,10 @@ static const char body[] = "hakmem-policy 1\n"
                            "gain 61200 -8100 45\n"
                            "noise 23000 51\n"
                            "spare 2 5\n"
+                           "fell 1\n"
+                           "dear 2\n"
+                           "filled 64 12 13\n"
+                           "filled 4224 3 3\n"
                            "knob purge_delay_ms 2000\n"
                            "knob free_max_mb 64\n"
                            "rating baseline 0 0 45 in\n"
@@ -79,6 +83,8 @@ static void a_whole_file_is_read(void **state) {
     assert_int_equal(policy.gain_error, -8100);
     assert_int_equal(policy.noise_duels, 51);
     assert_true(policy.has_spare && policy.halvings == 2 && policy.spare_runs == 5);
+    assert_true(policy.fell == 1 && policy.dear == 2 && policy.filled_count == 2);
+    assert_true(policy.filled[0].block_bytes == 64 && policy.filled[0].slabs == 12 && policy.filled[0].last == 13);
     assert_int_equal(policy.knob_count, 2);
     assert_int_equal(policy.knob[1].option, HAK_O_free_max_mb);
     assert_int_equal(policy.knob[1].value, 64);
@@ -136,6 +142,16 @@ static void each_mistake_has_its_reason(void **state) {
     assert_string_equal(wrong_line("spare", "spare 4 1"), "a number is out of its range");
     assert_string_equal(wrong_line("spare", "spare 1 0"), "a number is out of its range");
     assert_string_equal(wrong_line("spare", "spare 1 1\nspare 1 1"), "it stands there twice");
+    assert_string_equal(wrong_line("fell", "fell 0"), "a number is out of its range");
+    assert_string_equal(wrong_line("fell", "fell 9"), "a number is out of its range");
+    assert_string_equal(wrong_line("fell", "fell 1\nfell 1"), "it stands there twice");
+    assert_string_equal(wrong_line("dear", "dear 7"), "a number is out of its range");
+    assert_string_equal(wrong_line("dear", "dear 2\ndear 2"), "it stands there twice");
+    assert_string_equal(wrong_line("filled 64", "filled 4224 1 1"), "it stands there twice");
+    assert_string_equal(wrong_line("filled 64", "filled 32897 1 1"), "a number is out of its range");
+    assert_null(wrong_line("filled 64", "filled 0 1 1")); /* large blocks */
+    assert_string_equal(wrong_line("filled 64", "filled 64 1048577 1"), "a number is out of its range");
+    assert_string_equal(wrong_line("filled 64", "filled 64 1"), "a field is missing");
     assert_string_equal(wrong_line("stage", "stage off"), "a word is none of those that may stand there");
     assert_string_equal(wrong_line("knob free", "knob purge_delay_ms 3"), "it stands there twice");
     assert_string_equal(wrong_line("knob free", "knob free_max_mb 1048577"), "a number is out of its range");

@@ -3,8 +3,8 @@
 //! Invariant: parse(write(policy)) == policy, and what the library refuses is refused here (src/learn/policy_text.c).
 
 use super::{
-    Change, FILE_BYTES_MAX, Gain, Kind, LINE_BYTES_MAX, Policy, ROWS_MAX, Rating, SITES_MAX, Site, Stage,
-    Standing, VERSION,
+    Change, FILE_BYTES_MAX, Filled, Gain, Kind, LINE_BYTES_MAX, Policy, ROWS_MAX, Rating, SITES_MAX, Site,
+    Stage, Standing, VERSION,
 };
 use crate::options::{self, OPTIONS, STRATEGIES, Value};
 use std::fmt::Write;
@@ -18,6 +18,11 @@ const GAIN_MAX: u64 = 100_000_000;
 const NUMBER_MAX: u64 = 1_000_000_000_000_000_000;
 const CLASS_MAX: u64 = u16::MAX as u64;
 const HALVINGS_MAX: u64 = 3;
+const FELL_MAX: u64 = 8;
+const DEAR_MAX: u64 = 6;
+const FILLED_ROWS_MAX: usize = 128;
+const FILLED_BLOCK_BYTES_MAX: u64 = 32768 + 128;
+const FILLED_SLABS_MAX: u64 = 1 << 20;
 pub const SAMPLES_MAX: u64 = 1 << 48;
 
 pub fn parse(bytes: &[u8]) -> Result<Policy, String> {
@@ -68,6 +73,9 @@ struct Reader {
     gain: Option<Gain>,
     noise: Option<(u64, u64)>,
     spare: Option<(u64, u64)>,
+    fell: Option<u64>,
+    dear: Option<u64>,
+    filled: Vec<Filled>,
     knobs: Vec<(String, u64)>,
     ratings: Vec<Rating>,
     history: Vec<Change>,
@@ -139,6 +147,9 @@ impl Reader {
                 }
                 once(&mut self.spare, keyword, (halvings, runs))
             }
+            "fell" => once(&mut self.fell, keyword, times_of(exactly::<1>(&fields)?[0], FELL_MAX)?),
+            "dear" => once(&mut self.dear, keyword, times_of(exactly::<1>(&fields)?[0], DEAR_MAX)?),
+            "filled" => self.filled(&fields),
             "knob" => self.knob(&fields),
             "rating" => self.rating(&fields),
             "history" => self.change(&fields),
@@ -164,6 +175,17 @@ impl Reader {
             VERSION => Ok(()),
             other => Err(format!("it has version {other} of the format, this command reads {VERSION}")),
         }
+    }
+
+    fn filled(&mut self, fields: &[&str]) -> Result<(), String> {
+        let [block_bytes, slabs, last] = exactly(fields)?;
+        let block_bytes = number_of(block_bytes, FILLED_BLOCK_BYTES_MAX)?;
+        if self.filled.iter().any(|other| other.block_bytes == block_bytes) {
+            return Err(format!("filled {block_bytes} is there twice"));
+        }
+        let (slabs, last) = (number_of(slabs, FILLED_SLABS_MAX)?, number_of(last, FILLED_SLABS_MAX)?);
+        self.filled.push(Filled { block_bytes, slabs, last });
+        at_most(self.filled.len(), FILLED_ROWS_MAX, "classes that are filled")
     }
 
     fn knob(&mut self, fields: &[&str]) -> Result<(), String> {
@@ -249,6 +271,9 @@ impl Reader {
             gain: self.gain,
             noise: self.noise,
             spare: self.spare,
+            fell: self.fell.unwrap_or(0),
+            dear: self.dear.unwrap_or(0),
+            filled: self.filled,
             knobs: self.knobs,
             ratings: self.ratings,
             history: self.history,
@@ -289,6 +314,14 @@ fn number_of(field: &str, max: u64) -> Result<u64, String> {
     let is_plain = is_plain && (field == "0" || !field.starts_with('0'));
     let number = is_plain.then(|| field.parse().ok()).flatten().filter(|number| *number <= max);
     number.ok_or_else(|| format!("{} is no whole number up to {max}", shown(field)))
+}
+
+/// A number that is not 0.
+fn times_of(field: &str, max: u64) -> Result<u64, String> {
+    match number_of(field, max)? {
+        0 => Err(format!("{} is no whole number from 1 up to {max}", shown(field))),
+        number => Ok(number),
+    }
 }
 
 fn signed_of(field: &str, max: u64) -> Result<i64, String> {
@@ -335,6 +368,14 @@ pub fn write(policy: &Policy) -> String {
     }
     if let Some((halvings, runs)) = policy.spare {
         let _ = writeln!(text, "spare {halvings} {runs}");
+    }
+    for (keyword, times) in [("fell", policy.fell), ("dear", policy.dear)] {
+        if times > 0 {
+            let _ = writeln!(text, "{keyword} {times}");
+        }
+    }
+    for Filled { block_bytes, slabs, last } in &policy.filled {
+        let _ = writeln!(text, "filled {block_bytes} {slabs} {last}");
     }
     for (name, value) in &policy.knobs {
         let _ = writeln!(text, "knob {name} {value}");

@@ -24,6 +24,9 @@ pub struct Learnt {
     pub noise: Option<u64>,
     /// How often the bound on free memory is halved, runs behind it; only a file has it.
     pub spare: Option<(u64, u64)>,
+    /// Bytes that each run fills with blocks of up to 1 MiB, and whether huge pages were dear the last time; only a file has it.
+    pub filled_bytes: u64,
+    pub is_dear: bool,
     pub tally: Option<Tally>,
     pub knobs: Vec<(String, u64)>,
     /// Knobs that the environment of the program sets: these win.
@@ -71,6 +74,15 @@ pub struct Window {
     pub memory_ns: u64,
 }
 
+/// Of the class whose blocks have so many bytes (src/slab/class.c); 0: a granule of large blocks.
+fn slab_bytes(block_bytes: u64) -> u64 {
+    match block_bytes {
+        0..=256 => 64 << 10,
+        257..=4224 => 256 << 10,
+        _ => 1 << 20,
+    }
+}
+
 impl From<&Policy> for Learnt {
     fn from(policy: &Policy) -> Learnt {
         let rivals = policy.ratings.iter().map(|rating| Rival {
@@ -109,6 +121,8 @@ impl From<&Policy> for Learnt {
             gain: policy.gain,
             noise: policy.noise.map(|(deviation, _)| deviation),
             spare: policy.spare.filter(|(halvings, _)| *halvings > 0),
+            filled_bytes: policy.filled.iter().map(|row| row.slabs * slab_bytes(row.block_bytes)).sum(),
+            is_dear: policy.dear > 0,
             tally: None,
             knobs: policy.knobs.clone(),
             set: Vec::new(),
@@ -174,6 +188,8 @@ impl Learnt {
             gain: (gain.duels > 0).then_some(gain),
             noise: Some(number(learn, "noise_millionths")).filter(|noise| *noise > 0),
             spare: None,
+            filled_bytes: 0,
+            is_dear: false,
             tally: Some(Tally {
                 windows: number(learn, "windows"),
                 duels: number(learn, "duels"),

@@ -172,6 +172,8 @@ fn learnt_of(stats: &Stats, pid: u32) -> Learnt {
         gain: (gain.duels > 0).then_some(gain),
         noise: Some(stats.noise_millionths.unsigned_abs()).filter(|noise| *noise > 0),
         spare: None,
+        filled_bytes: 0,
+        is_dear: false,
         tally: Some(Tally { windows: stats.windows, duels: stats.duels, void_duels: stats.void_duels }),
         rivals,
         history: history.collect(),

@@ -1,7 +1,7 @@
 //! merge.rs - policies of several runs or machines, one policy: docs/policy.md, "Merging".
 
 use super::file::{COUNT_MAX, SAMPLES_MAX, key};
-use super::{Kind, Policy, ROWS_MAX, Rating, SITES_MAX, Site, Stage, Standing};
+use super::{Filled, Kind, Policy, ROWS_MAX, Rating, SITES_MAX, Site, Stage, Standing};
 use std::collections::BTreeMap;
 
 /// From so many thousandths on a site is long-lived: what is called short-lived by mistake pins pages.
@@ -39,11 +39,31 @@ pub fn merge(policies: &[Policy], names: &[String]) -> Result<Policy, String> {
         noise: policies.iter().filter_map(|policy| policy.noise).max_by_key(|(_, duels)| *duels),
         // Who needs more free memory is right: what is too little costs time.
         spare: policies.iter().filter_map(|policy| policy.spare).min_by_key(|(halvings, _)| *halvings),
+        fell: policies.iter().map(|policy| policy.fell).max().unwrap_or(0),
+        dear: policies.iter().map(|policy| policy.dear).max().unwrap_or(0),
+        filled: filled_merge(policies),
         knobs: chosen.knobs.clone(),
         history: longest.history.clone(),
         sites: sites_merge(policies),
         ratings,
     })
+}
+
+/// What all of them fill.
+fn filled_merge(policies: &[Policy]) -> Vec<Filled> {
+    let least = |row: &Filled| {
+        let same = |policy: &Policy| {
+            policy.filled.iter().find(|other| other.block_bytes == row.block_bytes).copied()
+        };
+        let rows: Option<Vec<Filled>> = policies.iter().map(same).collect();
+        let rows = rows?;
+        Some(Filled {
+            block_bytes: row.block_bytes,
+            slabs: rows.iter().map(|row| row.slabs).min().unwrap_or(0),
+            last: rows.iter().map(|row| row.last).min().unwrap_or(0),
+        })
+    };
+    policies[0].filled.iter().filter_map(least).collect()
 }
 
 fn version_of(text: &str) -> Vec<u64> {

@@ -102,6 +102,14 @@ pub struct Site {
     pub numbers: [u64; 3],
 }
 
+/// Of one class, the slabs that are known to be filled, and those that the last run filled; of 0 bytes, large blocks' granules.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Filled {
+    pub block_bytes: u64,
+    pub slabs: u64,
+    pub last: u64,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     pub build_id: String,
@@ -115,6 +123,10 @@ pub struct Policy {
     pub noise: Option<(u64, u64)>,
     /// How often the bound on free memory is halved, runs behind it.
     pub spare: Option<(u64, u64)>,
+    /// How often a run filled clearly less than was known; how often in a row huge pages were dear.
+    pub fell: u64,
+    pub dear: u64,
+    pub filled: Vec<Filled>,
     pub knobs: Vec<(String, u64)>,
     pub ratings: Vec<Rating>,
     pub history: Vec<Change>,

@@ -15,6 +15,10 @@ strategy hold
 gain 61200 8100 45
 noise 23000 51
 spare 2 5
+fell 1
+dear 2
+filled 64 12 13
+filled 4224 3 3
 knob purge_delay_ms 2000
 knob free_max_mb 64
 rating baseline 0 0 45 in
@@ -170,6 +174,9 @@ fn hostile_lines_do_no_harm() {
         "gain 000",
         "noise 00",
         "spare 00",
+        "fell 0",
+        "dear 0",
+        "filled 000",
         "knob n0",
         "rating n000n",
         "history 0nnn00",
@@ -180,7 +187,9 @@ fn hostile_lines_do_no_harm() {
     let good: String = body(&example())
         .lines()
         .filter(|line| {
-            !["gain ", "noise ", "spare ", "knob "].iter().any(|keyword| line.starts_with(keyword))
+            !["gain ", "noise ", "spare ", "fell ", "dear ", "knob "]
+                .iter()
+                .any(|keyword| line.starts_with(keyword))
         })
         .map(|line| format!("{line}\n"))
         .collect();
@@ -224,6 +233,20 @@ fn runs_and_duels_add_up_and_ratings_are_weighted() {
     assert_eq!(merged.ratings[2].standing, Standing::Out, "both say so");
     assert_eq!(merged.strategy, "hold");
     assert_eq!(parse(write(&merged).as_bytes()).unwrap(), merged);
+}
+
+/// More than another run fills would be memory for nothing.
+#[test]
+fn what_all_of_them_fill_is_filled() {
+    let (one, mut other) = (example(), example());
+    other.filled = vec![Filled { block_bytes: 64, slabs: 20, last: 9 }];
+    (other.fell, other.dear) = (3, 0);
+    let merged = merge(&[one, other], &names(2)).unwrap();
+    assert_eq!(merged.filled, [Filled { block_bytes: 64, slabs: 12, last: 9 }]);
+    assert_eq!((merged.fell, merged.dear), (3, 2));
+    let words = words::explain(&(&example()).into());
+    let filled = "Blocks of up to 1 MiB fill 1.5 MiB in each run: those come in huge pages from the first on. But the kernel";
+    assert!(words.contains(filled), "{words}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::file::knob_row;
 use super::learnt::{Learnt, Rival, Window};
 use super::{Change, Gain, Stage};
 use crate::options::{OptionRow, REASONS, STRATEGIES};
-use crate::text::{count, counted};
+use crate::text::{bytes, count, counted};
 use std::fmt::Write;
 
 const BASELINE: &str = "baseline";
@@ -164,6 +164,16 @@ fn site_lines(learnt: &Learnt) -> Vec<String> {
         let part = ["all", "half", "a quarter", "an eighth"][usize::try_from(halvings).unwrap_or(0).min(3)];
         let runs = counted(runs, "run", "runs");
         lines.push(format!("Of the free memory that may stay resident, {part} is enough: {runs} would have gone as well with it."));
+    }
+    if learnt.filled_bytes > 0 {
+        let dear = match learnt.is_dear {
+            true => " But the kernel had none at hand the last time, so that few runs try.",
+            false => "",
+        };
+        let filled = bytes(learnt.filled_bytes);
+        lines.push(format!(
+            "Blocks of up to 1 MiB fill {filled} in each run: those come in huge pages from the first on.{dear}"
+        ));
     }
     lines
 }
