@@ -100,8 +100,12 @@ static bool is_next(unsigned shelf_index) {
     return true;
 }
 
-HAK_COLD struct hak_slab *hak_filled_cut(struct hak_heap *heap, unsigned shelf_index) {
+HAK_COLD struct hak_slab *hak_filled_cut(struct hak_heap *heap, unsigned shelf_index, enum hak_growth growth) {
+    static _Atomic(struct hak_heap *) first;
     uint32_t what = hak_load_relaxed(&hak_filled);
+    struct hak_heap *none = NULL;
     if (what & HAK_FILLED_LOOKS) grew(shelf_index);
-    return what & HAK_FILLED_KNOWS && is_next(shelf_index) ? hak_slab_cut_ahead(heap, shelf_index) : NULL;
+    if (!(what & HAK_FILLED_KNOWS)) return NULL;
+    bool is_first = hak_load_relaxed(&first) == heap || hak_cas(&first, &none, heap);
+    return (is_first || growth != HAK_GROWTH_LITTLE) && is_next(shelf_index) ? hak_slab_cut_ahead(heap, shelf_index) : NULL;
 }

@@ -11,6 +11,7 @@
 #ifndef HAK_SLAB_FILLED_H
 #define HAK_SLAB_FILLED_H
 
+#include "memory/chunk.h"
 #include "slab/class.h"
 
 struct hak_heap;
@@ -25,8 +26,9 @@ void hak_filled_start(void);
 void hak_filled_look(void);
 
 /* A slab is to be cut in new memory: is it time to look? And is it one of those that are known to be filled? Then it is cut in huge pages, if there
- * are any; else NULL. */
-struct hak_slab *hak_filled_cut(struct hak_heap *heap, unsigned shelf_index);
+ * are any; else NULL. Of slabs of which little may be wanted (HAK_GROWTH_LITTLE) those of one heap are, the first that comes: of hundreds of threads
+ * each has one of a class, and not all fill it. */
+struct hak_slab *hak_filled_cut(struct hak_heap *heap, unsigned shelf_index, enum hak_growth growth);
 
 /* In a forked child: what the parent filled is not its own news. */
 void hak_filled_forget(void);

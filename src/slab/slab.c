@@ -184,7 +184,7 @@ struct hak_slab *hak_slab_cut(struct hak_heap *heap, unsigned class_index, enum 
     size_t count = span_granules(&hak_classes[class_index]);
     size_t refused[TRIES];
     unsigned tries = 0;
-    struct hak_slab *slab = HAK_UNLIKELY(hak_load_relaxed(&hak_filled)) ? hak_filled_cut(heap, class_index) : NULL;
+    struct hak_slab *slab = HAK_UNLIKELY(hak_load_relaxed(&hak_filled)) ? hak_filled_cut(heap, class_index, growth) : NULL;
     while (tries < TRIES && !slab) {
         size_t granule = hak_span_take_dense(count, growth);
         if (granule == HAK_NO_GRANULE) break;

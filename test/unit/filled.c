@@ -89,16 +89,18 @@ static void it_is_looked_as_the_program_grows(void **state) {
 
 static void what_is_known_is_used_up(void **state) {
     (void)state;
-    struct hak_slab *slabs[3];
+    static struct hak_heap other;
+    struct hak_slab *slabs[2];
     hak_filled_believe(SMALL, 2);
     hak_filled_believe(LARGE, 0);
     hak_ahead_start(1);
-    assert_null(hak_filled_cut(&heap, LARGE));
-    slabs[0] = hak_filled_cut(&heap, SMALL);
+    assert_null(hak_filled_cut(&heap, LARGE, HAK_GROWTH_SOME));
+    assert_null(hak_filled_cut(&other, SMALL, HAK_GROWTH_LITTLE)); /* it may not fill it */
+    slabs[0] = hak_filled_cut(&heap, SMALL, HAK_GROWTH_LITTLE);
     if (!slabs[0]) skip(); /* no huge pages here */
-    slabs[1] = hak_filled_cut(&heap, hak_pool_of(SMALL)); /* a pool's slabs count as its class's */
+    slabs[1] = hak_filled_cut(&other, hak_pool_of(SMALL), HAK_GROWTH_SOME); /* a pool's slabs count as its class's */
     assert_non_null(slabs[1]);
-    assert_null(hak_filled_cut(&heap, SMALL));
+    assert_null(hak_filled_cut(&heap, SMALL, HAK_GROWTH_SOME));
     for (unsigned i = 0; i < 2; i++) {
         assert_true(hak_huge_at(hak_slab_granule(slabs[i])));
         assert_int_equal(slab_drain(slabs[i]), hak_slab_class(slabs[i])->capacity);

@@ -34,9 +34,13 @@ static inline int heap_room_start(void **state) {
     return 0;
 }
 
+/* Who visits seldom while memory is free has little at hand (heap/chores.c). Where visits are counted no machine is to be so slow. */
+static bool room_time_stands;
+
 /* As malloc of a size of the class. */
 static inline void *block_take(struct hak_heap *heap, unsigned c) {
     struct hak_bin *bin = hak_bin_at(heap, c);
+    if (room_time_stands) heap->ticks_seen = hak_os_ticks();
     if (!bin->word) return hak_visit(hak_classes[c].block_bytes, heap, c);
     unsigned index = hak_word_first(bin->word);
     bin->word &= bin->word - 1;
