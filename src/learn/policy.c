@@ -342,7 +342,7 @@ static bool filled_fill(struct hak_policy *policy, const struct hak_cycle *cycle
     if (cycle->policy == HAK_EVO_FROZEN || 1000 * hak_os_usage().cpu_us < HAK_SPARE_CPU_NS || !ahead_is_ours() || hak_region.is_limited) return false;
     hak_filled_look();
     for (unsigned c = 0; c < HAK_CLASS_COUNT; c++) seen[c] = hak_filled_slabs(c);
-    bool news = hak_load_relaxed(&hak_ahead_used) && hak_policy_tried(policy, hak_ahead_was_dear());
+    bool news = hak_ahead_was_tried() && hak_policy_tried(policy, hak_ahead_was_dear());
     return hak_policy_filled(policy, seen, hak_os_clock_ms()) || news;
 }
 

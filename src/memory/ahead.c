@@ -18,6 +18,7 @@ static hak_atomic_u64 taken_ms;
 static hak_atomic_u64 halves[HALVES]; /* the number of each, and in the low half of the word its granules that are left; 0: none */
 
 HAK_COLD void hak_ahead_start(uint32_t count) { hak_store_relaxed(&left, count); }
+bool hak_ahead_was_tried(void) { return hak_load_relaxed(&made) != 0; }
 bool hak_ahead_was_dear(void) { return hak_load_relaxed(&made_ns) > hak_load_relaxed(&made) * HAK_HUGE_SMALL_NS; }
 
 static size_t first_granule(uint64_t half) { return (size_t)(half >> 32) * HAK_HALF_GRANULES; }
@@ -58,6 +59,14 @@ static HAK_COLD hak_atomic_u64 *place_make(void) {
     return place;
 }
 
+HAK_COLD void hak_ahead_add(size_t number, uint32_t granules) {
+    uint64_t none = 0, half = (uint64_t)number << 32 | granules;
+    if (granules == 0) return;
+    hak_store_relaxed(&hak_ahead_used, 1);
+    hak_store_relaxed(&taken_ms, hak_os_clock_ms());
+    if (!hak_cas(place_make(), &none, half)) give_back(half); /* another thread's turn */
+}
+
 static bool is_room(void) {
     int64_t used = hak_load_relaxed(&hak_purge.used_granules) * HAK_GRANULE_BYTES - hak_load_relaxed(&hak_purge.absent_bytes);
     return hak_limit_free(ROOM, used > 0 ? (uint64_t)used : 0) == ROOM;
@@ -74,20 +83,22 @@ static HAK_COLD bool half_make(void) {
         hak_store_relaxed(&left, 0);
         return false;
     }
-    hak_store_relaxed(&hak_ahead_used, 1);
     if (took_ns > HAK_HUGE_SLOW_NS) hak_store_relaxed(&left, 0);
     hak_add(&made, 1);
     hak_add(&made_ns, took_ns);
-    uint64_t none = 0, half = (uint64_t)(granule / HAK_HALF_GRANULES) << 32 | UINT32_MAX;
-    if (!hak_cas(place_make(), &none, half)) give_back(half); /* another thread's turn */
+    hak_ahead_add(granule / HAK_HALF_GRANULES, UINT32_MAX);
     return true;
 }
 
-size_t hak_ahead_take(size_t count) {
+HAK_COLD size_t hak_ahead_take_left(size_t count) {
     size_t granule = take((unsigned)count);
-    if (granule == HAK_NO_GRANULE && half_make()) granule = take((unsigned)count);
     if (granule != HAK_NO_GRANULE) hak_store_relaxed(&taken_ms, hak_os_clock_ms());
     return granule;
+}
+
+size_t hak_ahead_take(size_t count) {
+    size_t granule = hak_ahead_take_left(count);
+    return granule == HAK_NO_GRANULE && half_make() ? hak_ahead_take_left(count) : granule;
 }
 
 hak_atomic_i64 hak_ahead_large;

@@ -32,7 +32,14 @@ extern hak_atomic_u32 hak_ahead_used; /* 1: halves were made */
 void hak_ahead_end(uint64_t now_ms);
 void hak_ahead_end_now(void);
 
-/* Did the halves take longer than small pages would have? */
+/* Were halves made by hak_ahead_take()? Did they take longer than small pages would have? */
+bool hak_ahead_was_tried(void);
 bool hak_ahead_was_dear(void);
+
+/* Where a policy halved the bound on free memory, what a huge page for a heap that grows densely leaves of its half (memory/huge.h) waits here for the
+ * next slab, too: as free memory it would go back at once. The caller has taken these granules, as bits, dirty and blank. */
+void hak_ahead_add(size_t half, uint32_t granules);
+/* Of what is left alone. */
+size_t hak_ahead_take_left(size_t count);
 
 #endif

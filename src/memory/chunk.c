@@ -12,6 +12,7 @@
  */
 #include "memory/chunk.h"
 
+#include "memory/ahead.h"
 #include "memory/huge.h"
 #include "memory/limit.h"
 #include "memory/purge.h"
@@ -480,6 +481,10 @@ size_t hak_span_take_dense(size_t count, enum hak_growth growth) {
     if (hak_limit_refuses(count)) return HAK_NO_GRANULE;
     size_t dirty_granules, granule = is_few ? take_clean(count, &dirty_granules) : HAK_NO_GRANULE;
     HAK_ASSERT(count <= ACROSS_MORE_THAN);
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_ahead_used)) && !is_few) {
+        granule = hak_ahead_take_left(count);
+        if (granule != HAK_NO_GRANULE) return granule;
+    }
     if (granule == HAK_NO_GRANULE) granule = span_take(NULL, count, 1, &dirty_granules);
     if (granule == HAK_NO_GRANULE) return granule;
     hak_limit_grew();

@@ -7,6 +7,7 @@
 #include "memory/huge.h"
 
 #include "base/word.h"
+#include "memory/ahead.h"
 #include "memory/large.h"
 #include "memory/purge.h"
 #include "os/os.h"
@@ -122,17 +123,28 @@ HAK_COLD bool hak_huge_half(size_t granule, uint64_t *took_ns) {
     return true;
 }
 
+/* Of free memory, if all of a half were that; whatever a policy halved. */
+static bool is_too_much(void) {
+    int64_t free_bytes = hak_load_relaxed(&hak_purge.free_bytes) + (int64_t)HAK_HALF_BYTES;
+    return free_bytes > (int64_t)hak_purge_bound_halved(0);
+}
+
 /* `used` was read, and neither it nor `dirty` has any of `rest`, the part of the half that is not the caller's. Flagged: it is resident. */
 static HAK_NOINLINE enum flagged half_grow(size_t half, uint64_t used, uint64_t rest) {
     struct hak_chunk *chunk = hak_chunk_at(half / 2);
     uint64_t took_ns;
-    if (hak_purge_over((int64_t)HAK_HALF_BYTES) || !allowed(1)) return REFUSED;
+    if (is_too_much() || !allowed(1)) return REFUSED;
     if (!hak_cas(&chunk->used, &used, used | rest)) return REFUSED; /* all of the half is ours */
     enum flagged flagged = hak_load_relaxed(&chunk->dirty) & rest ? REFUSED : half_make(half, &took_ns);
     if (HAK_UNLIKELY(flagged == GONE)) return GONE; /* and stays, for nobody is to have it */
     if (flagged == FLAGGED) {
         hak_or(&chunk->blank, rest);
         hak_or(&chunk->dirty, rest);
+        if (HAK_UNLIKELY(hak_load_relaxed(&hak_purge.halvings) != 0)) {
+            hak_add(&hak_purge.used_granules, hak_word_count(rest));
+            hak_ahead_add(half, (uint32_t)(rest >> half % 2 * HAK_HALF_GRANULES));
+            return FLAGGED;
+        }
         hak_free_note_unplayed((int64_t)hak_word_count(rest) * HAK_GRANULE_BYTES);
     }
     hak_chunk_release(chunk, rest);

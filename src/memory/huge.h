@@ -7,8 +7,9 @@
  *            huge_from_mb (heap/visit.c), where five halves are resident (its last one may stay unused), and nothing was returned for a
  *            second; and blocks of sites that were seen to touch all they ask for.
  * Price:     the half is resident at once, so what is free of it is counted as free memory (dirty), known to be zero
- *            (blank). Where the kernel must move pages first to make one, it is dearer than 512 small ones: the first
- *            page of each half is timed, and slow ones make us wait, for longer each time.
+ *            (blank); under a bound that a policy halved it waits for the next slabs first (memory/ahead.h). Where the kernel must move
+ *            pages first to make one, it is dearer than 512 small ones: the first page of each half is timed, and slow ones make us wait, for
+ *            longer each time.
  * Return:    to return a part of a huge page alone gives the kernel nothing until it is short of memory, though the
  *            process looks smaller. So the page is split first (MADV_COLD on a part of it does that), truly.
  */

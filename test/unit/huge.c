@@ -10,6 +10,7 @@
 #include "unit/room.h"
 
 #include "base/word.h"
+#include "memory/ahead.h"
 #include "memory/chunk.h"
 #include "memory/huge.h"
 #include "memory/large.h"
@@ -158,6 +159,32 @@ static void the_rest_of_a_huge_half_is_free_resident_and_blank(void **state) {
     assert_true(hak_span_is_blank(next, 4));
     hak_span_give(next, 4, HAK_SPAN_AS_IT_WAS);
     give_all();
+}
+
+/* A policy that halved the bound has a half's rest go back as soon as it is free memory. So it is not, for a second. */
+static void under_a_halved_bound_the_rest_waits_for_slabs(void **state) {
+    (void)state;
+    hak_options.huge_from_mb = 1;
+    hak_store_relaxed(&hak_purge.halvings, 3);
+    int64_t before = free_now(), used = hak_load_relaxed(&hak_purge.used_granules);
+    size_t granule = grow_until_huge(), dirty;
+    if (granule != HAK_NO_GRANULE) {
+        assert_int_equal(free_now(), before);
+        size_t other = hak_span_take(4, 1, &dirty), few = hak_span_take_dense(4, HAK_GROWTH_LITTLE), next = hak_span_take_dense(4, HAK_GROWTH_SOME);
+        assert_int_not_equal(other / HALF, granule / HALF);
+        assert_int_not_equal(few / HALF, granule / HALF);
+        assert_int_equal(next / HALF, granule / HALF);
+        assert_int_equal(hak_load_relaxed(&chunk_of(next)->dirty) >> next % 64 & 15, 15);
+        hak_ahead_end_now();
+        assert_int_equal(free_now() - before, (HALF - SPAN - 4) * HAK_GRANULE_BYTES);
+        hak_span_give(other, 4, HAK_SPAN_AS_IT_WAS);
+        hak_span_give(few, 4, HAK_SPAN_AS_IT_WAS);
+        hak_span_give(next, 4, HAK_SPAN_DIRTY);
+    }
+    hak_store_relaxed(&hak_purge.halvings, 0);
+    give_all();
+    assert_int_equal(hak_load_relaxed(&hak_purge.used_granules), used);
+    if (granule == HAK_NO_GRANULE) skip();
 }
 
 static void calloc_of_blank_granules_knows_it(void **state) {
@@ -319,6 +346,7 @@ int main(void) {
         cmocka_unit_test(heaps_that_just_returned_pages_have_none),
         cmocka_unit_test(a_refused_half_stays_as_it_was),
         cmocka_unit_test(the_rest_of_a_huge_half_is_free_resident_and_blank),
+        cmocka_unit_test(under_a_halved_bound_the_rest_waits_for_slabs),
         cmocka_unit_test(calloc_of_blank_granules_knows_it),
         cmocka_unit_test(a_huge_place_that_is_refused_is_free_memory),
         cmocka_unit_test(only_the_half_that_is_huge_is_resident),
