@@ -20,7 +20,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORKLOADS = ["redis.load.6", "python.json.4", "python.objects.4", "python.syntax.4", "sqlite.load.6", "gcc.templates.1",
-             "clang.templates.3"]
+             "clang.templates.3", "scripts.gawk.4", "git.blame.2"]
 MEASURES = [("peak", "peak_kb", statistics.median, 1024), ("resident after", "resident_kb", statistics.median, 1024),
             ("faults", "faults", statistics.median, 1)]
 

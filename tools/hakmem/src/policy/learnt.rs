@@ -218,10 +218,11 @@ const SAVED: &str = "saved";
 
 impl Learnt {
     /// What is in force where only the strategy's name is shown: a policy file of that strategy brought values of its own, and what the
-    /// environment sets wins. What is known by call site only the file has.
+    /// environment sets wins. What is known by call site and of memory only the file has.
     pub fn in_force(mut self, file: Option<&Policy>, environment: &[(String, String)]) -> Learnt {
         if let Some(policy) = file {
-            self.sites = Learnt::from(policy).sites;
+            let Learnt { sites, spare, filled_bytes, is_dear, .. } = Learnt::from(policy);
+            (self.sites, self.spare, self.filled_bytes, self.is_dear) = (sites, spare, filled_bytes, is_dear);
         }
         if let Some(policy) =
             file.filter(|policy| [&policy.strategy, SAVED].contains(&self.strategy.as_str()))

@@ -14,6 +14,7 @@ pub fn explain(learnt: &Learnt) -> String {
     section(&mut out, "What was learnt", &learnt_lines(learnt));
     section(&mut out, "What it changes", &knob_lines(learnt));
     section(&mut out, "What is known by call site", &site_lines(learnt));
+    section(&mut out, "What earlier runs showed of memory", &memory_lines(learnt));
     section(&mut out, "The duels behind it", &duel_lines(learnt));
     section(&mut out, "What happened", &history_lines(&learnt.history));
     section(&mut out, "What the last window cost", &window_lines(learnt.window));
@@ -160,6 +161,11 @@ fn site_lines(learnt: &Learnt) -> Vec<String> {
         let sites = counted(sites.keep, "call site comes", "call sites come");
         lines.push(format!("{sites} back for large blocks: those are kept for a while when they are freed."));
     }
+    lines
+}
+
+fn memory_lines(learnt: &Learnt) -> Vec<String> {
+    let mut lines = Vec::new();
     if let Some((halvings, runs)) = learnt.spare {
         let part = ["all", "half", "a quarter", "an eighth"][usize::try_from(halvings).unwrap_or(0).min(3)];
         let runs = counted(runs, "run", "runs");
