@@ -19,6 +19,7 @@
 #include "os/os.h"
 #include "rules/options.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -175,6 +176,42 @@ static void large_blocks_of_dense_sites_lie_there(void **state) {
     assert_true(inside >= COUNT - 2);
 }
 
+/* Threads that cut at once get a granule each, and all of them. */
+enum { THREADS = 4 };
+static size_t mine[THREADS][2 * HALF], mine_count[THREADS];
+
+static void *takes(void *number) {
+    size_t self = (size_t)(uintptr_t)number, count = 1 + self % 3;
+    for (;;) {
+        size_t granule = hak_ahead_take(count);
+        if (granule == HAK_NO_GRANULE && count == 1) return NULL;
+        if (granule == HAK_NO_GRANULE) count = 1;
+        for (size_t i = 0; granule != HAK_NO_GRANULE && i < count; i++) {
+            _Atomic(size_t) *word = (_Atomic(size_t) *)(void *)hak_granule_address(granule + i);
+            REQUIRE(atomic_fetch_add(word, self + 1) == 0);
+            mine[self][mine_count[self]++] = granule + i;
+        }
+    }
+}
+
+static void threads_that_cut_at_once_share_nothing(void **state) {
+    (void)state;
+    pthread_t threads[THREADS];
+    int64_t used = used_now();
+    size_t sum = 0;
+    hak_ahead_start(2);
+    for (size_t i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, takes, (void *)(uintptr_t)i), 0);
+    for (size_t i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    for (size_t i = 0; i < THREADS; i++) sum += mine_count[i];
+    assert_int_equal(used_now() - used, sum);
+    assert_int_equal(sum % HALF, 0);
+    for (size_t i = 0; i < THREADS; i++)
+        while (mine_count[i] > 0) hak_span_give(mine[i][--mine_count[i]], 1, HAK_SPAN_DIRTY);
+    hak_purge_spans(0);
+    assert_int_equal(used_now(), used);
+    if (sum == 0) skip();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_knowledge_there_are_none),
@@ -182,6 +219,7 @@ int main(void) {
         cmocka_unit_test(not_where_the_user_wants_none_or_a_limit_is_near),
         cmocka_unit_test(slabs_share_a_half_and_the_rest_comes_back),
         cmocka_unit_test(halves_begin_where_nothing_is),
+        cmocka_unit_test(threads_that_cut_at_once_share_nothing),
         cmocka_unit_test(large_blocks_of_dense_sites_lie_there),
     };
     return cmocka_run_group_tests(tests, start, NULL);
