@@ -2,23 +2,28 @@
 #include "slab/filled.h"
 
 #include "memory/large.h"
+#include "os/os.h"
 #include "slab/slab.h"
 
 #include <string.h>
 
 /* Of 8 parts of a slab; and once so much of what was filled was cut since, 512 KiB at least, it is looked again. */
-enum { FILLED_PARTS = 7, GROWN_SHARE = 16, GROWN_LEAST = 8 };
+enum { FILLED_PARTS = 7, GROWN_SHARE = 16, GROWN_LEAST = 8, LOOKS_MS = 60 * 1000 };
 
 hak_atomic_u32 hak_filled;
 static hak_atomic_u32 left[HAK_CLASS_COUNT];
 static hak_atomic_u32 is_looking;
 static hak_atomic_u64 cut_granules; /* since the last look */
+static uint64_t start_ms;
 static struct {
     hak_atomic_u64 granules;
     hak_atomic_u32 slabs[HAK_CLASS_COUNT];
 } most;
 
-HAK_COLD void hak_filled_start(void) { hak_or(&hak_filled, HAK_FILLED_LOOKS); }
+HAK_COLD void hak_filled_start(void) {
+    start_ms = hak_os_clock_ms();
+    hak_or(&hak_filled, HAK_FILLED_LOOKS);
+}
 
 HAK_COLD void hak_filled_forget(void) {
     hak_store_relaxed(&is_looking, 0);
@@ -81,6 +86,7 @@ static void grew(unsigned shelf_index) {
     if (hak_add(&cut_granules, count) + count < (share > GROWN_LEAST ? share : GROWN_LEAST)) return;
     hak_store_relaxed(&cut_granules, 0);
     hak_filled_look();
+    if (hak_os_clock_ms() - start_ms >= LOOKS_MS) hak_and(&hak_filled, ~(uint32_t)HAK_FILLED_LOOKS);
 }
 
 uint32_t hak_filled_slabs(unsigned class_index) { return hak_load_relaxed(&most.slabs[class_index]); }

@@ -4,7 +4,9 @@
  *            still to be cut.
  * Filled:    seven eighths of the slab's blocks were handed out once, and as much of its pages is resident: what is free by then costs no huge page
  *            anything. The last slab of a class seldom is, so that what is known is what will be used.
- * Looked:    at all slabs (some 50 ns each), whenever a sixteenth of what was filled was cut anew since the last look, and as the program ends.
+ * Looked:    at all slabs (some 50 ns each), whenever a sixteenth of what was filled was cut anew since the last look, and as the program ends. For
+ *            the first minute: as long as it is looked slabs are opened page by page, whatever of them is resident, and how a program begins is what
+ *            the next run is to know.
  * Threads:   any. One looks at a time; slabs are read under their claim.
  * Off:       without a policy file (docs/policy.md).
  */
@@ -21,7 +23,7 @@ struct hak_slab;
 enum { HAK_FILLED_LOOKS = 1, HAK_FILLED_KNOWS = 2 };
 extern hak_atomic_u32 hak_filled;
 
-/* From now on growth is looked at. */
+/* From now on growth is looked at. Before threads begin. */
 void hak_filled_start(void);
 void hak_filled_look(void);
 
