@@ -81,8 +81,8 @@ HAK_COLD void hak_filled_look(void) {
     hak_store_release(&is_looking, 0);
 }
 
-static void grew(unsigned shelf_index) {
-    uint64_t count = hak_classes[shelf_index].granules, share = hak_load_relaxed(&most.granules) / GROWN_SHARE;
+static void grew(uint64_t count) {
+    uint64_t share = hak_load_relaxed(&most.granules) / GROWN_SHARE;
     if (hak_add(&cut_granules, count) + count < (share > GROWN_LEAST ? share : GROWN_LEAST)) return;
     hak_store_relaxed(&cut_granules, 0);
     hak_filled_look();
@@ -106,12 +106,22 @@ static bool is_next(unsigned shelf_index) {
     return true;
 }
 
+/* How far it is used tells whether it was right: it is opened page by page, though all of it is resident. */
+static struct hak_slab *cut_ahead(struct hak_heap *heap, unsigned shelf_index, bool is_watched) {
+    struct hak_slab *slab = hak_slab_cut_ahead(heap, shelf_index);
+    if (slab && is_watched) slab->whole = 0;
+    return slab;
+}
+
 HAK_COLD struct hak_slab *hak_filled_cut(struct hak_heap *heap, unsigned shelf_index, enum hak_growth growth) {
     static _Atomic(struct hak_heap *) first;
     uint32_t what = hak_load_relaxed(&hak_filled);
     struct hak_heap *none = NULL;
-    if (what & HAK_FILLED_LOOKS) grew(shelf_index);
+    size_t count = hak_classes[shelf_index].granules;
+    if (growth != HAK_GROWTH_LITTLE && !hak_span_next_is_clean(count)) return NULL; /* it does not grow: others leave memory behind */
+    if (what & HAK_FILLED_LOOKS) grew(count);
     if (!(what & HAK_FILLED_KNOWS)) return NULL;
     bool is_first = hak_load_relaxed(&first) == heap || hak_cas(&first, &none, heap);
-    return (is_first || growth != HAK_GROWTH_LITTLE) && is_next(shelf_index) ? hak_slab_cut_ahead(heap, shelf_index) : NULL;
+    if ((!is_first && growth == HAK_GROWTH_LITTLE) || !is_next(shelf_index)) return NULL;
+    return cut_ahead(heap, shelf_index, what & HAK_FILLED_LOOKS);
 }

@@ -4,9 +4,8 @@
  *            still to be cut.
  * Filled:    seven eighths of the slab's blocks were handed out once, and as much of its pages is resident: what is free by then costs no huge page
  *            anything. The last slab of a class seldom is, so that what is known is what will be used.
- * Looked:    at all slabs (some 50 ns each), whenever a sixteenth of what was filled was cut anew since the last look, and as the program ends. For
- *            the first minute: as long as it is looked slabs are opened page by page, whatever of them is resident, and how a program begins is what
- *            the next run is to know.
+ * Looked:    at all slabs (some 50 ns each), whenever a sixteenth of what was filled was cut in new memory since the last look, and as the program
+ *            ends. For the first minute: how a program begins is what the next run is to know.
  * Threads:   any. One looks at a time; slabs are read under their claim.
  * Off:       without a policy file (docs/policy.md).
  */
@@ -27,9 +26,9 @@ extern hak_atomic_u32 hak_filled;
 void hak_filled_start(void);
 void hak_filled_look(void);
 
-/* A slab is to be cut in new memory: is it time to look? And is it one of those that are known to be filled? Then it is cut in huge pages, if there
- * are any; else NULL. Of slabs of which little may be wanted (HAK_GROWTH_LITTLE) those of one heap are, the first that comes: of hundreds of threads
- * each has one of a class, and not all fill it. */
+/* A slab is to be cut. In memory that is not resident: is it time to look? And is it one of those that are known to be filled? Then it is cut in huge
+ * pages, if there are any; else NULL. Of slabs of which little may be wanted (HAK_GROWTH_LITTLE) those of one heap are, the first that comes: of
+ * hundreds of threads each has one of a class, and not all fill it. */
 struct hak_slab *hak_filled_cut(struct hak_heap *heap, unsigned shelf_index, enum hak_growth growth);
 
 /* In a forked child: what the parent filled is not its own news. */

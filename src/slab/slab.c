@@ -121,7 +121,7 @@ static bool slab_make(size_t granule, struct hak_heap *heap, unsigned class_inde
     slab->next = slab->prev = 0;
     slab->returned_since = slab->is_guarded = 0;
     slab->returned = pages_absent_take(granule, class);
-    slab->whole = slab->returned == 0 && !(hak_load_relaxed(&hak_filled) & HAK_FILLED_LOOKS); /* how far it is used is to be seen */
+    slab->whole = slab->returned == 0;
     hak_absent_note((int64_t)hak_word_count(slab->returned) << hak_slab_page_shift(class));
     slab->cold = 0;
     slab->frontier = 0;

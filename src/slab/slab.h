@@ -64,7 +64,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_slab {
     hak_slab_name next, prev;             /* in its heap's list of partial, or (next) of pending slabs */
     uint8_t place : 2;                    /* enum hak_slab_place */
     uint8_t pending : 1;                  /* 1: in its heap's pending list */
-    uint8_t whole : 1;                    /* 1: all its pages were resident when it was cut, and nobody looks how far it is used */
+    uint8_t whole : 1;                    /* 1: all its pages were resident when it was cut */
     uint8_t exact : 1;                    /* 1: armed for the very last held block once since the last take */
     uint8_t idle : 3;                     /* a bit, from the lowest on, for each of up to three events in a row that found nothing held */
     _Atomic(uint8_t) cursor;              /* the word last taken from; its owner writes it, who claims reads it as a hint */
