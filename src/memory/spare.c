@@ -83,3 +83,11 @@ unsigned hak_spare_choose(unsigned now, uint64_t cpu_ns, uint64_t page_ns, uint6
     }
     return most;
 }
+
+unsigned hak_spare_check(unsigned now, unsigned chosen, const struct hak_spare_paid *paid, uint64_t cpu_ns, uint64_t page_ns, uint64_t share) {
+    enum { CALL_NS = 1400, CALL_PARALLEL_NS = 10000, MORE = 2 };
+    uint64_t cost_ns = paid->pages * page_ns + paid->calls * (paid->is_parallel ? CALL_PARALLEL_NS : CALL_NS), most_ns = cpu_ns / share;
+    if (now == 0) return chosen;
+    if (cost_ns > most_ns) return chosen < now ? chosen : now - 1;
+    return chosen > now && cost_ns * MORE > most_ns ? now : chosen;
+}

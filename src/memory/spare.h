@@ -14,6 +14,7 @@
 #define HAK_MEMORY_SPARE_H
 
 #include "base/atomic.h"
+#include "base/attr.h"
 
 enum { HAK_HALVINGS_MAX = 3, HAK_SPARE_ROWS = HAK_HALVINGS_MAX + 1 };
 enum { HAK_SPARE_CPU_NS = 20 * 1000 * 1000 }; /* a run that used less tells nothing */
@@ -38,5 +39,15 @@ uint64_t hak_spare_missed(unsigned halvings);
 /* The most halvings, at most one more than `now`, whose price above that of the whole bound is at most one part in `share` of
  * the processor time; more than `now` only if that bound would have been broken. `page_ns`: what it costs to return a page of 4 KiB and to touch it again. */
 unsigned hak_spare_choose(unsigned now, uint64_t cpu_ns, uint64_t page_ns, uint64_t share);
+
+/* What a run under `now` halvings really paid for it: pages that went back and were touched again, system calls that returned some. Those take ten
+ * microseconds where another thread runs meanwhile (memory/purge.c), and what threads keep for themselves is not played. */
+struct hak_spare_paid {
+    uint64_t pages, calls;
+    bool is_parallel;
+};
+/* Of what was chosen: one less than `now` where that cost more than one part in `share` of the processor time, no more than `now` where the next halving,
+ * which about doubles it, would. */
+unsigned hak_spare_check(unsigned now, unsigned chosen, const struct hak_spare_paid *paid, uint64_t cpu_ns, uint64_t page_ns, uint64_t share);
 
 #endif

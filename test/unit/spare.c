@@ -90,6 +90,21 @@ static void keep_is_kept_under_each_bound(void **state) {
     hak_store_relaxed(&hak_purge.keep_bytes, 0);
 }
 
+/* What was played was too cheap where threads keep memory for themselves: what was paid counts. */
+static void what_it_really_cost_takes_it_back(void **state) {
+    (void)state;
+    uint64_t cpu_ns = 200 * 1000000; /* 1 ms may go */
+    struct hak_spare_paid none = { 0, 0, false }, pages = { 600, 0, false }, half = { 300, 0, false }, calls = { 0, 101, true }, alone = { 0, 101, false };
+    assert_int_equal(hak_spare_check(0, 1, &pages, cpu_ns, 2000, 200), 1); /* nothing was halved: it is not its price */
+    assert_int_equal(hak_spare_check(2, 3, &none, cpu_ns, 2000, 200), 3);
+    assert_int_equal(hak_spare_check(2, 3, &half, cpu_ns, 2000, 200), 2); /* one more would be too dear */
+    assert_int_equal(hak_spare_check(2, 2, &half, cpu_ns, 2000, 200), 2);
+    assert_int_equal(hak_spare_check(2, 3, &pages, cpu_ns, 2000, 200), 1);
+    assert_int_equal(hak_spare_check(2, 0, &pages, cpu_ns, 2000, 200), 0);
+    assert_int_equal(hak_spare_check(3, 3, &calls, cpu_ns, 2000, 200), 2);
+    assert_int_equal(hak_spare_check(3, 3, &alone, cpu_ns, 2000, 200), 3);
+}
+
 static void the_halvings_act(void **state) {
     (void)state;
     hak_store_relaxed(&hak_purge.halvings, 2);
@@ -108,6 +123,7 @@ int main(void) {
         cmocka_unit_test(the_first_row_has_the_grace),
         cmocka_unit_test(keep_is_kept_under_each_bound),
         cmocka_unit_test(the_halvings_act),
+        cmocka_unit_test(what_it_really_cost_takes_it_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
