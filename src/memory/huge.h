@@ -19,7 +19,7 @@
 #include "memory/chunk.h"
 
 enum { HAK_HALF_GRANULES = 32, HAK_HALF_BYTES = HAK_HALF_GRANULES << HAK_GRANULE_SHIFT };
-enum { HAK_HUGE_SLOW_NS = 600000, HAK_HUGE_SMALL_NS = 700000 }; /* from here on the kernel had none at hand; what 512 small pages take */
+enum { HAK_HUGE_SLOW_NS = 600000 }; /* what 512 small pages take, or somewhat less: from here on the kernel had none at hand */
 
 /* The caller just took the granules of `mask`, not all of a chunk, for a slab, of a class that grows densely or not. Gives which of them are resident now
  * through this; HAK_HUGE_GONE: nothing is there any more, and they are nobody's. */
