@@ -5,7 +5,10 @@ Each workload is a piece of bench/real. RUNS runs learn into a policy file of it
 take turns. CPU time (children included) is the least of the rounds, and compared by the median of the rounds' ratios, the
 least by the least beside it; peak, resident memory after the work and page faults are medians.
 
-    bench/learning.py [--build build/release] [--runs 6] [--rounds 16] [DRIVER.PIECE.SCALE ...]
+    bench/learning.py [--build build/release] [--runs 6] [--rounds 16] [--warm MB] [DRIVER.PIECE.SCALE ...]
+
+--warm: before each run a process touches so many MB of huge pages and ends. A virtual machine's host that takes free memory away has given it back then,
+as it is where no host does.
 
 The last line says whether the aim holds: CPU time at most 1.01 by the median everywhere, and memory or faults a tenth less in two programs.
 """
@@ -25,7 +28,20 @@ MEASURES = [("peak", "peak_kb", statistics.median, 1024), ("resident after", "re
             ("faults", "faults", statistics.median, 1)]
 
 
+WARM = """
+import mmap, sys
+size = int(sys.argv[1]) << 20
+with mmap.mmap(-1, size) as memory:
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    for at in range(0, size, 2 << 20):
+        memory[at] = 1
+"""
+warm_mb = 0
+
+
 def run(workload, library, **environment):
+    if warm_mb:
+        subprocess.run([sys.executable, "-c", WARM, str(warm_mb)], check=True)
     driver, piece, scale = workload.split(".")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HAKMEM_") or name == "HAKMEM_BENCH_CACHE"}
     done = subprocess.run([os.path.join(HERE, "real", driver), piece, scale], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -77,8 +93,11 @@ def main():
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--runs", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=16)
+    parser.add_argument("--warm", type=int, default=0, metavar="MB")
     parser.add_argument("workloads", nargs="*", default=WORKLOADS)
     options = parser.parse_args()
+    global warm_mb  # of every run
+    warm_mb = options.warm
     for workload in options.workloads:
         if workload.count(".") != 2:
             parser.error(f"{workload}: not of the form DRIVER.PIECE.SCALE, such as {WORKLOADS[0]}")

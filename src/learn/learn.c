@@ -16,6 +16,7 @@
 #include "learn/policy_text.h"
 #include "learn/shown.h"
 #include "learn/strategy.h"
+#include "memory/ahead.h"
 #include "memory/large.h"
 #include "memory/purge.h"
 #include "os/descriptor.h"
@@ -111,6 +112,7 @@ static void cycle_make(uint64_t now) {
 static void child_forgets(void) {
     hak_spare_forget();
     hak_filled_forget();
+    hak_ahead_forget();
 }
 
 /* Another thread of the parent may have been in the middle of anything here: only the choice, one word, is believed. */

@@ -10,7 +10,6 @@
 #include "learn/strategy.h"
 #include "memory/ahead.h"
 #include "memory/huge.h"
-#include "memory/purge.h"
 #include "memory/spare.h"
 #include "os/module.h"
 #include "os/os.h"
@@ -38,7 +37,6 @@ static struct {
     bool is_read, is_refused; /* refused: it stays as it is */
     bool is_others;           /* `read` is what others wrote since this program began: nothing of it is in force here */
     unsigned halvings;        /* of spare memory, that are in force */
-    uint64_t begin_ms;
     uint64_t sum;             /* of the file as it was read or written last; 0: there was none */
     struct file file;         /* kept where sites in it wait for a module, or are others' */
     uint64_t given[HAK_POLICY_SITES_MAX / 64]; /* which of its sites, in its order, were given to rooms */
@@ -195,7 +193,6 @@ static int file_read(struct file *file, const char *path) {
 
 const struct hak_policy *hak_policy_load(void) {
     char path[PATH_BYTES];
-    policy_state.begin_ms = hak_os_clock_ms();
     size_t waiting = 0;
     struct file file;
     if (!hak_policy_path(path, sizeof path)) {
@@ -325,19 +322,13 @@ static void changes_fill(struct hak_policy *policy, const struct hak_cycle *cycl
 
 bool hak_spare_is_ours(void) { return !hak_option_is_pinned(HAK_O_free_max_mb) && !hak_option_is_pinned(HAK_O_free_share); }
 
-/* More than one thread ran at a time, for a good part of it. */
-static bool was_parallel(uint64_t cpu_ns) {
-    uint64_t wall_ns = (hak_os_clock_ms() - policy_state.begin_ms) * 1000000;
-    return cpu_ns > wall_ns + wall_ns / 4;
-}
-
 /* How much less free memory would have done: halved once more a run at most, whole again as soon as that cost too much. */
 static bool spare_fill(struct hak_policy *policy, const struct hak_cycle *cycle) {
     uint64_t cpu_ns = 1000 * hak_os_usage().cpu_us;
     if (cycle->policy == HAK_EVO_FROZEN || cpu_ns < HAK_SPARE_CPU_NS || !hak_spare_is_ours()) return false;
     unsigned now = policy_state.halvings;
     unsigned played = hak_spare_choose(now, cpu_ns, HAK_FAULT_NS + HAK_PAGE_NS, SPARE_SHARE);
-    struct hak_spare_paid paid = { hak_load_relaxed(&hak_purge.retouched_bytes) / 4096, hak_load_relaxed(&hak_purge.return_calls), was_parallel(cpu_ns) };
+    struct hak_spare_paid paid = hak_spare_paid(cpu_ns);
     unsigned chosen = hak_spare_check(now, played, &paid, cpu_ns, HAK_FAULT_NS + HAK_PAGE_NS, SPARE_PAID_SHARE);
     if (policy_state.is_others && chosen == now) return false; /* theirs stands */
     policy->spare_runs = policy->has_spare && chosen >= now && policy->spare_runs < UINT32_MAX ? policy->spare_runs + 1 : 1;

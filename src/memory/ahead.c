@@ -21,6 +21,11 @@ HAK_COLD void hak_ahead_start(uint32_t count) { hak_store_relaxed(&left, count);
 bool hak_ahead_was_tried(void) { return hak_load_relaxed(&made) != 0; }
 bool hak_ahead_was_dear(void) { return hak_load_relaxed(&made_ns) > hak_load_relaxed(&made) * HAK_HUGE_SLOW_NS; }
 
+HAK_COLD void hak_ahead_forget(void) {
+    hak_store_relaxed(&made, 0);
+    hak_store_relaxed(&made_ns, 0);
+}
+
 static size_t first_granule(uint64_t half) { return (size_t)(half >> 32) * HAK_HALF_GRANULES; }
 static uint32_t granules_left(uint64_t half) { return (uint32_t)half; }
 

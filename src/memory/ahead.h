@@ -35,6 +35,8 @@ void hak_ahead_end_now(void);
 /* Were halves made by hak_ahead_take()? Did they take longer than small pages would have? */
 bool hak_ahead_was_tried(void);
 bool hak_ahead_was_dear(void);
+/* In a forked child: the parent's are no news of its own. */
+void hak_ahead_forget(void);
 
 /* Where a policy halved the bound on free memory, what a huge page for a heap that grows densely leaves of its half (memory/huge.h) waits here for the
  * next slab, too: as free memory it would go back at once. The caller has taken these granules, as bits, dirty and blank. */

@@ -9,7 +9,22 @@ static struct {
     hak_atomic_u64 held, missed, cut; /* cut: how often the bound was broken */
 } rows[HAK_SPARE_ROWS];
 
-void hak_spare_start(void) { hak_store_relaxed(&hak_spare_on, 1); }
+static struct {
+    hak_atomic_u64 ms, pages, calls;
+} begin; /* what stood there when this process began to count */
+
+static uint64_t retouched_pages(void) { return hak_load_relaxed(&hak_purge.retouched_bytes) / 4096; }
+
+static void begin_here(void) {
+    hak_store_relaxed(&begin.ms, hak_os_clock_ms());
+    hak_store_relaxed(&begin.pages, retouched_pages());
+    hak_store_relaxed(&begin.calls, hak_load_relaxed(&hak_purge.return_calls));
+}
+
+void hak_spare_start(void) {
+    begin_here();
+    hak_store_relaxed(&hak_spare_on, 1);
+}
 
 static hak_atomic_u64 passed_by; /* noted as used again sooner or later, by heaps that sum up first */
 
@@ -68,6 +83,7 @@ void hak_spare_forget(void) {
         hak_store_relaxed(&rows[i].missed, 0);
         hak_store_relaxed(&rows[i].cut, 0);
     }
+    begin_here();
 }
 
 uint64_t hak_spare_missed(unsigned halvings) { return hak_load_relaxed(&rows[halvings].missed); }
@@ -82,6 +98,12 @@ unsigned hak_spare_choose(unsigned now, uint64_t cpu_ns, uint64_t page_ns, uint6
         most--;
     }
     return most;
+}
+
+struct hak_spare_paid hak_spare_paid(uint64_t cpu_ns) {
+    uint64_t wall_ns = (hak_os_clock_ms() - hak_load_relaxed(&begin.ms)) * 1000000;
+    return (struct hak_spare_paid){ retouched_pages() - hak_load_relaxed(&begin.pages),
+                                    hak_load_relaxed(&hak_purge.return_calls) - hak_load_relaxed(&begin.calls), cpu_ns > wall_ns + wall_ns / 4 };
 }
 
 unsigned hak_spare_check(unsigned now, unsigned chosen, const struct hak_spare_paid *paid, uint64_t cpu_ns, uint64_t page_ns, uint64_t share) {

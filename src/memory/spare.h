@@ -40,12 +40,14 @@ uint64_t hak_spare_missed(unsigned halvings);
  * the processor time; more than `now` only if that bound would have been broken. `page_ns`: what it costs to return a page of 4 KiB and to touch it again. */
 unsigned hak_spare_choose(unsigned now, uint64_t cpu_ns, uint64_t page_ns, uint64_t share);
 
-/* What a run under `now` halvings really paid for it: pages that went back and were touched again, system calls that returned some. Those take ten
- * microseconds where another thread runs meanwhile (memory/purge.c), and what threads keep for themselves is not played. */
+/* What a run under `now` halvings really paid for it, since the start or, in a child, the fork: pages that went back and were touched again, system calls
+ * that returned some. Those take ten microseconds where another thread runs meanwhile (memory/purge.c), and what threads keep for themselves is not
+ * played. */
 struct hak_spare_paid {
     uint64_t pages, calls;
-    bool is_parallel;
+    bool is_parallel; /* more than one thread ran at a time, for a good part of it */
 };
+struct hak_spare_paid hak_spare_paid(uint64_t cpu_ns);
 /* Of what was chosen: one less than `now` where that cost more than one part in `share` of the processor time, no more than `now` where the next halving,
  * which about doubles it, would. */
 unsigned hak_spare_check(unsigned now, unsigned chosen, const struct hak_spare_paid *paid, uint64_t cpu_ns, uint64_t page_ns, uint64_t share);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "unit/room.h"
+#include "unit/huge_room.h"
 
 #include "base/word.h"
 #include "memory/ahead.h"
@@ -31,18 +31,7 @@ static int start(void **state) {
     return 0;
 }
 
-static bool refuse_advice(enum hak_os_call call) { return call == HAK_OS_ADVISE; }
-static int64_t free_now(void) { return hak_load_relaxed(&hak_purge.free_bytes); }
 static int64_t used_now(void) { return hak_load_relaxed(&hak_purge.used_granules); }
-static struct hak_chunk *chunk_of(size_t granule) { return hak_chunk_at(granule / HAK_CHUNK_GRANULES); }
-
-static size_t resident_pages(size_t granule, size_t count) {
-    static unsigned char page[64 * 16];
-    size_t pages = 0;
-    REQUIRE(count <= 64 && mincore(hak_granule_address(granule), count * HAK_GRANULE_BYTES, page) == 0);
-    for (size_t i = 0; i < count * 16; i++) pages += page[i] & 1;
-    return pages;
-}
 
 static void without_knowledge_there_are_none(void **state) {
     (void)state;
@@ -176,6 +165,13 @@ static void large_blocks_of_dense_sites_lie_there(void **state) {
     assert_true(inside >= COUNT - 2);
 }
 
+static void a_child_has_tried_none(void **state) {
+    (void)state;
+    hak_ahead_forget();
+    assert_false(hak_ahead_was_tried());
+    assert_false(hak_ahead_was_dear());
+}
+
 /* Threads that cut at once get a granule each, and all of them. */
 enum { THREADS = 4 };
 static size_t mine[THREADS][2 * HALF], mine_count[THREADS];
@@ -219,6 +215,7 @@ int main(void) {
         cmocka_unit_test(not_where_the_user_wants_none_or_a_limit_is_near),
         cmocka_unit_test(slabs_share_a_half_and_the_rest_comes_back),
         cmocka_unit_test(halves_begin_where_nothing_is),
+        cmocka_unit_test(a_child_has_tried_none),
         cmocka_unit_test(threads_that_cut_at_once_share_nothing),
         cmocka_unit_test(large_blocks_of_dense_sites_lie_there),
     };

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "unit/room.h"
+#include "unit/huge_room.h"
 
 #include "base/word.h"
 #include "memory/ahead.h"
@@ -25,25 +25,13 @@ enum { SPAN = 16, HALF = HAK_HALF_GRANULES, MOST = 4096 };
 
 static size_t taken[MOST], taken_count;
 
-static bool refuse_advice(enum hak_os_call call) { return call == HAK_OS_ADVISE; }
-
 static int start(void **state) {
     (void)state;
     room_region_start();
     return 0;
 }
 
-static int64_t free_now(void) { return hak_load_relaxed(&hak_purge.free_bytes); }
-static struct hak_chunk *chunk_of(size_t granule) { return hak_chunk_at(granule / HAK_CHUNK_GRANULES); }
 static bool is_huge(size_t granule) { return chunk_of(granule)->huge >> granule % 64 / HALF & 1; }
-
-static size_t resident_pages(size_t granule, size_t count) {
-    static unsigned char page[64 * 16];
-    size_t pages = 0;
-    REQUIRE(count <= 64 && mincore(hak_granule_address(granule), count * HAK_GRANULE_BYTES, page) == 0);
-    for (size_t i = 0; i < count * 16; i++) pages += page[i] & 1;
-    return pages;
-}
 
 /* Takes spans as slabs do until one of them makes its half huge; its first granule. */
 static size_t grow_until_huge(void) {

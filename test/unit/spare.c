@@ -105,6 +105,18 @@ static void what_it_really_cost_takes_it_back(void **state) {
     assert_int_equal(hak_spare_check(3, 3, &alone, cpu_ns, 2000, 200), 3);
 }
 
+/* A forked child inherits the parent's sums, and they are not its price. */
+static void a_child_has_paid_nothing_yet(void **state) {
+    (void)state;
+    hak_add(&hak_purge.return_calls, 500);
+    hak_add(&hak_purge.retouched_bytes, 8 * MIB);
+    struct hak_spare_paid paid = hak_spare_paid(0);
+    assert_true(paid.calls >= 500 && paid.pages >= 2048 && !paid.is_parallel);
+    hak_spare_forget();
+    paid = hak_spare_paid(UINT64_C(1) << 60);
+    assert_true(paid.calls == 0 && paid.pages == 0 && paid.is_parallel);
+}
+
 static void the_halvings_act(void **state) {
     (void)state;
     hak_store_relaxed(&hak_purge.halvings, 2);
@@ -124,6 +136,7 @@ int main(void) {
         cmocka_unit_test(keep_is_kept_under_each_bound),
         cmocka_unit_test(the_halvings_act),
         cmocka_unit_test(what_it_really_cost_takes_it_back),
+        cmocka_unit_test(a_child_has_paid_nothing_yet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
