@@ -31,7 +31,7 @@ MEASURES = [("peak", "peak_kb", statistics.median, 1024), ("resident after", "re
 WARM = """
 import mmap, sys
 size = int(sys.argv[1]) << 20
-with mmap.mmap(-1, size) as memory:
+with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory: # shared memory has none
     memory.madvise(mmap.MADV_HUGEPAGE)
     for at in range(0, size, 2 << 20):
         memory[at] = 1
