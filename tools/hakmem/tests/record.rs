@@ -178,7 +178,11 @@ fn a_process_that_is_stopped_is_said_to_be() {
     let folder = folder("stopped");
     let file = folder.join("a.hakprof");
     let process = Sleeper::with(Some(publishing()), &[]);
-    unsafe { libc::kill(process.0.id() as libc::pid_t, libc::SIGSTOP) };
+    let pid = process.0.id() as libc::pid_t;
+    // A signal that is sent has not arrived: told of once every thread stands, and none can take the request any more.
+    let mut status = 0;
+    unsafe { libc::kill(pid, libc::SIGSTOP) };
+    assert!(unsafe { libc::waitpid(pid, &mut status, libc::WUNTRACED) } == pid && libc::WIFSTOPPED(status));
     let arguments = ["record", "-p", &process.pid(), "--seconds", "1", "-o", text(&file)];
     let (code, _, stderr) = output(&mut hakmem(&arguments));
     assert_eq!(code, Some(0), "{stderr}");
