@@ -150,9 +150,7 @@ HAK_EXPORT void free_sized(void *block, size_t bytes) { hak_free_sized_inline(bl
 HAK_EXPORT void free_aligned_sized(void *block, size_t align, size_t bytes) { hak_free_aligned(block, align, bytes); }
 HAK_EXPORT void cfree(void *block) { hak_free_inline(block); }
 
-HAK_EXPORT size_t malloc_usable_size(void *block) {
-    return block ? hak_find("malloc_usable_size", block).bytes : 0;
-}
+HAK_EXPORT size_t malloc_usable_size(void *block) { return hak_front_usable("malloc_usable_size", block); }
 
 HAK_ALIAS(memalign) extern void *__libc_memalign(size_t align, size_t bytes);
 HAK_ALIAS(valloc) extern void *__libc_valloc(size_t bytes);

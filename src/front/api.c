@@ -56,7 +56,7 @@ HAK_EXPORT size_t hak_expand(void *block, size_t bytes) {
     return grown ? hak_large_usable(found.record) : 0;
 }
 
-HAK_EXPORT size_t hak_usable_size(const void *block) { return block ? hak_find("hak_usable_size", block).bytes : 0; }
+HAK_EXPORT size_t hak_usable_size(const void *block) { return hak_front_usable("hak_usable_size", block); }
 
 size_t hak_front_good(size_t bytes) {
     if (bytes <= HAK_SLAB_BLOCK_BYTES_MAX) return hak_classes[bytes ? hak_class_of(bytes) : 1].block_bytes;

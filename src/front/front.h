@@ -139,6 +139,23 @@ struct hak_found {
 /* Any pointer but NULL; what is not a live block ends the program, `function` being named. */
 struct hak_found hak_find(const char *function, const void *block);
 
+/* The bytes of a live small block of the thread's own heap, looked up as free() does; 0: it is anything else, NULL, too. Never a block of
+ * the secure level, for those are its families'. */
+HAK_INLINE size_t hak_front_own_bytes(const void *block) {
+    if (HAK_UNLIKELY(!hak_region_holds(block))) return 0;
+    const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
+    if (HAK_UNLIKELY(hak_load_relaxed(&((struct hak_granule *)(uintptr_t)record)->owner) != hak_self)) return 0;
+    uint64_t low, index = hak_multiply((uint64_t)((const char *)block - record->start), &record->reciprocal, &low);
+    if (HAK_UNLIKELY(low >= record->reciprocal) || HAK_UNLIKELY(hak_load_relaxed(&record->words[index / 64]) >> index % 64 & 1)) return 0;
+    return hak_row_of(record->words)->block_bytes;
+}
+
+/* What a block can hold; of NULL 0. A server that counts its memory asks at each malloc and each free. */
+HAK_INLINE size_t hak_front_usable(const char *function, const void *block) {
+    size_t bytes = hak_front_own_bytes(block);
+    return HAK_LIKELY(bytes != 0) ? bytes : block ? hak_find(function, block).bytes : 0;
+}
+
 /* realloc once left a block larger than a smaller one would be, there being no memory for that: sizes say little since. */
 extern hak_atomic_u32 hak_realloc_stayed;
 

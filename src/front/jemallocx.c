@@ -114,7 +114,7 @@ HAK_EXPORT size_t xallocx(void *block, size_t bytes, size_t extra, int flags) {
 
 HAK_EXPORT size_t sallocx(const void *block, int flags) {
     (void)flags;
-    return hak_find("sallocx", block).bytes;
+    return hak_front_usable("sallocx", block);
 }
 
 /* 0: it would fail. */

@@ -126,8 +126,8 @@ bool hak_front_resize_or_refuse(struct hak_granule *record, void *block, size_t 
     return *resized || (HAK_UNLIKELY(limit_refuses_copy(bytes)) && resize_within_limit(record, block, old_bytes, bytes, resized));
 }
 
-static void *resize_large(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes, const void *address,
-                          uintptr_t stack) {
+static HAK_NOINLINE void *resize_large(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes, const void *address,
+                                       uintptr_t stack) {
     void *resized;
     if (bytes > HAK_SLAB_BLOCK_BYTES_MAX && hak_front_resize_or_refuse(record, block, old_bytes, bytes, &resized)) return resized;
     void *fresh = copy_to_new(block, old_bytes, bytes, address, stack);
@@ -148,6 +148,22 @@ static HAK_COLD void *resize_exact(struct hak_found found, void *block, size_t b
     return block;
 }
 
+/* A block of a slab, of `old_bytes`. */
+HAK_INLINE bool small_stays(size_t old_bytes, size_t bytes) { return bytes <= old_bytes && bytes > old_bytes / 2; }
+static void *resize_small(void *block, size_t old_bytes, size_t bytes, const void *address, uintptr_t stack) {
+    if (bytes <= HAK_SLAB_BLOCK_BYTES_MAX && bytes <= old_bytes) {
+        unsigned exact = hak_class_of(bytes); /* a rare class's block is larger than half may explain */
+        if (hak_classes[hak_classes[exact].coarse].block_bytes == old_bytes) return block;
+    }
+    return copy_to_new(block, old_bytes, bytes, address, stack);
+}
+
+/* A large block ends with a page: with the same one. Who samples, or guards what is behind it, is told of each byte. */
+HAK_INLINE bool large_stays(size_t old_bytes, size_t bytes) {
+    if (bytes > old_bytes || bytes <= HAK_SLAB_BLOCK_BYTES_MAX || old_bytes - bytes >= (size_t)1 << hak_page_shift()) return false;
+    return HAK_LIKELY(!hak_secure_is_on()) && HAK_LIKELY(HAK_HOOK(large_lift) == NULL);
+}
+
 void *hak_front_realloc(const char *function, void *block, size_t bytes, const void *address, uintptr_t stack) {
     if (!block) return hak_malloc_from(bytes, address, stack);
     struct hak_found found = hak_find(function, block);
@@ -159,19 +175,15 @@ void *hak_front_realloc(const char *function, void *block, size_t bytes, const v
         errno = ENOMEM;
         return NULL;
     }
-    if (found.large) return resize_large(found.record, block, found.bytes, bytes, address, stack);
+    if (found.large) return large_stays(found.bytes, bytes) ? block : resize_large(found.record, block, found.bytes, bytes, address, stack);
     if (HAK_UNLIKELY(found.apart) && bytes != found.bytes) /* who uses the old address is to be found */
         return copy_to_new(block, found.bytes, bytes, address, stack);
     if (HAK_UNLIKELY(found.exact)) return resize_exact(found, block, bytes, address, stack);
-    if (bytes <= found.bytes && bytes > found.bytes / 2) return block;
-    if (bytes <= HAK_SLAB_BLOCK_BYTES_MAX && bytes <= found.bytes) {
-        unsigned exact = hak_class_of(bytes); /* a rare class's block is larger than half may explain */
-        if (hak_classes[hak_classes[exact].coarse].block_bytes == found.bytes) return block;
-    }
-    return copy_to_new(block, found.bytes, bytes, address, stack);
+    return small_stays(found.bytes, bytes) ? block : resize_small(block, found.bytes, bytes, address, stack);
 }
 
 HAK_EXPORT void *realloc(void *block, size_t bytes) {
+    if (HAK_LIKELY(small_stays(hak_front_own_bytes(block), bytes))) return block; /* not of 0 bytes, nor where it is not one's own */
     return hak_front_realloc("realloc", block, bytes, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
 }
 
