@@ -183,6 +183,8 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     struct hak_bin middle_bin[HAK_MIDDLE_CLASSES];
     uint32_t handed_due[HAK_SMALL_CLASS_MAX + 1]; /* a class stays earned if shelf[].handed is HAK_RARE_AGAIN more at its thread's end */
     uint64_t made_room[(HAK_SHELF_COUNT + 63) / 64]; /* by shelf: its slab ended for another's sake since middle_ms */
+    uint32_t scarce_from[HAK_SMALL_CLASS_MAX + 1]; /* heap/scarce.c, by class: `handed` at the first of so many visits */
+    uint8_t scarce[HAK_SMALL_CLASS_MAX + 1];       /* that found few blocks */
     uint8_t grown[HAK_SHELF_COUNT]; /* by shelf: slabs that it cut in new memory since it last turned to a partly free one */
     uint8_t middle_at[HAK_MIDDLE_SIZES]; /* by (size - 1) / 128: which of these serves it, + 1; 0: to be found out, and so after middle_lent changed */
     HAK_ALIGNED(HAK_LINE) struct hak_middle middle_none; /* nothing is ever in it: at 0 */

@@ -17,6 +17,7 @@
 #include "heap/borrow.h"
 #include "heap/family.h"
 #include "heap/kept.h"
+#include "heap/scarce.h"
 
 #include "memory/purge.h"
 #include "heap/pool.h"
@@ -45,10 +46,12 @@ HAK_INLINE void *into_bin(struct hak_shelf *shelf, struct hak_bin *bin, struct h
 }
 
 /* Where who visits sees to it that a sample is taken: malloc's caller is his. */
-static void *into_bin_noted(struct hak_heap *heap, struct hak_row *row, unsigned index, uint64_t word, uint32_t count) {
+static HAK_NOINLINE void *into_bin_noted(struct hak_heap *heap, struct hak_row *row, unsigned index, uint64_t word, uint32_t count) {
     bool is_ahead;
-    void *block = into_bin(hak_shelf_of(heap, row->class_index), hak_bin_of(heap, row->class_index), row, index, word, count, &is_ahead);
-    if (HAK_UNLIKELY(is_ahead)) heap->is_ahead = 1;
+    struct hak_shelf *shelf = hak_shelf_of(heap, row->class_index);
+    void *block = into_bin(shelf, hak_bin_of(heap, row->class_index), row, index, word, count, &is_ahead);
+    if (HAK_UNLIKELY(is_ahead)) heap->is_ahead = 1; /* among what the bin has: it stays there */
+    else if (hak_scarce_is(shelf, count)) return hak_scarce_note(heap, row, block, 1);
     return block;
 }
 
@@ -539,7 +542,12 @@ static HAK_NOINLINE void *visit_without(size_t bytes, struct hak_heap *heap, siz
     return bin->base + hak_word_first(word) * (size_t)hak_classes[coarse].block_bytes;
 }
 
-HAK_INLINE void *visit(size_t bytes, struct hak_heap *heap, size_t index, struct hak_shelf *shelf, struct hak_bin *bin) {
+static HAK_NOINLINE void *visit_few(size_t bytes, struct hak_heap *heap, size_t index, void *block) {
+    return visit_ends(bytes, heap, index, hak_scarce_note(heap, hak_shelf_of(heap, (unsigned)index)->current, block, HAK_SCARCE_SAMPLED));
+}
+
+/* `is_sampled`: one in so many, which may look further than others. */
+HAK_INLINE void *visit(size_t bytes, struct hak_heap *heap, size_t index, struct hak_shelf *shelf, struct hak_bin *bin, bool is_sampled) {
     struct hak_row *row = shelf->current;
     if (HAK_UNLIKELY(row == NULL)) return visit_without(bytes, heap, index);
     if (HAK_UNLIKELY(!hak_slab_claim(row->slab))) return visit_further(bytes, heap, index);
@@ -554,6 +562,7 @@ HAK_INLINE void *visit(size_t bytes, struct hak_heap *heap, size_t index, struct
     bool is_ahead;
     void *block = into_bin(shelf, bin, row, at, word, count, &is_ahead);
     if (HAK_UNLIKELY(is_ahead)) return visited(bytes, heap, index, block);
+    if (is_sampled && hak_scarce_is(shelf, count)) return visit_few(bytes, heap, index, block);
     return HAK_LIKELY(heap->at_hand_most == 0) ? block : visit_hurried(bytes, heap, index, block);
 }
 
@@ -561,7 +570,7 @@ HAK_INLINE void *visit(size_t bytes, struct hak_heap *heap, size_t index, struct
 static HAK_NOINLINE void *visit_plain(size_t bytes, struct hak_heap *heap, unsigned index) {
     struct hak_bin *bin = hak_bin_of(heap, index);
     uint64_t word = bin->word;
-    if (HAK_LIKELY(word == 0)) return visit(bytes, heap, index, hak_shelf_of(heap, index), bin);
+    if (HAK_LIKELY(word == 0)) return visit(bytes, heap, index, hak_shelf_of(heap, index), bin, true);
     bin->word = word & (word - 1);
     return bin->base + hak_word_first(word) * (size_t)hak_classes[index].block_bytes;
 }
@@ -583,5 +592,5 @@ void *hak_visit(size_t bytes, struct hak_heap *heap, unsigned class_index) {
     HAK_ASSERT(class_index > 0 && class_index < HAK_CLASS_COUNT && !hak_bin_at(heap, class_index)->word);
     if (HAK_UNLIKELY(hak_heap_chores_wait(heap))) return visit_due(bytes, heap, class_index);
     size_t index = class_index;
-    return visit(bytes, heap, index, &heap->shelf[index], hak_bin_at(heap, index));
+    return visit(bytes, heap, index, &heap->shelf[index], hak_bin_at(heap, index), false);
 }
