@@ -1,8 +1,6 @@
 /* scarce.c - see scarce.h. */
 #include "heap/scarce.h"
 
-#include "rules/options.h"
-
 /* So many visits, and fewer than three blocks each on the average of all meanwhile: it stays like that, and is no moment of growth. */
 enum { VISITS = 64, MEAN = 3 };
 /* A word that has so many is worth turning to. */
@@ -29,7 +27,7 @@ static void leave(struct hak_heap *heap, struct hak_row *row, uint32_t share) {
 static void turn(struct hak_heap *heap, struct hak_row *row) {
     const struct hak_class *class = hak_slab_class(row->slab);
     unsigned open = row->slab->frontier < class->capacity ? row->slab->frontier : class->capacity, i = word_with_many(row, open);
-    uint32_t share = class->capacity / (uint32_t)HAK_OPT(relist_share);
+    uint32_t share = hak_relist_blocks(class);
     if (i < open / 64 || open < class->capacity) hak_store_relaxed(&row->slab->cursor, (uint8_t)i);
     else if (class->capacity - hak_row_out(row) < share) leave(heap, row, share);
 }

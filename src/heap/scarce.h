@@ -12,6 +12,13 @@
 #define HAK_HEAP_SCARCE_H
 
 #include "heap/heap.h"
+#include "rules/options.h"
+
+/* So many of a full slab's blocks are free when it comes back to its list. */
+HAK_INLINE uint32_t hak_relist_blocks(const struct hak_class *class) {
+    uint32_t share = class->capacity / (uint32_t)HAK_OPT(relist_share);
+    return share ? share : 1;
+}
 
 /* A visit found few blocks, of a class that is asked for often: a short program does not even come to look. */
 enum { HAK_SCARCE_BLOCKS = 4, HAK_SCARCE_FROM = 4096 };

@@ -75,16 +75,10 @@ static void *take(struct hak_heap *heap, struct hak_row *row, bool *claimed) {
     return take_claimed(heap, row);
 }
 
-/* So many of a full slab's blocks are free when it comes back to its list. */
-static uint32_t share_of(const struct hak_class *class) {
-    uint32_t share = class->capacity / (uint32_t)HAK_OPT(relist_share);
-    return share ? share : 1;
-}
-
 static void become_full(struct hak_row *row) {
     const struct hak_class *class = hak_slab_class(row->slab);
     row->slab->place = HAK_SLAB_FULL;
-    hak_row_arm(row, class->capacity, share_of(class));
+    hak_row_arm(row, class->capacity, hak_relist_blocks(class));
 }
 
 static void *take_from_strangers(struct hak_heap *heap, unsigned index) {
@@ -520,7 +514,7 @@ static HAK_NOINLINE void *visit_sparse(size_t bytes, struct hak_heap *heap, stru
     unsigned index = row->class_index;
     if (HAK_UNLIKELY(is_rare_again(heap, row))) return visit_little(bytes, heap, row);
     if (hak_class_is_middle(index) && hak_shelf_of(heap, index)->partial) return visit_thin(bytes, heap, row);
-    uint32_t share = share_of(hak_slab_class(row->slab));
+    uint32_t share = hak_relist_blocks(hak_slab_class(row->slab));
     if (is_gone_through(hak_shelf_of(heap, index), row, share)) return visit_next_slab(bytes, heap, row, share);
     return visit_growing(bytes, heap, row);
 }
