@@ -50,15 +50,19 @@ HAK_COLD void hak_heap_hurry_freed(struct hak_heap *heap) {
     heap->hurried = ticks;
     put_back(heap);
     heap->at_hand_most = 1;
-    heap->hurry_visits = HAK_HURRY_VISITS;
+    heap->hurry_visits = HAK_HURRY_VISITS * HAK_HURRY_DUE;
     visit_calls(heap);
 }
 
+/* A visit in a hurry counts for an eighth of one that comes to the chores. Where each free is an event it comes to them first, and no visit does:
+ * such a hurry never ended, and each malloc and free of a block was a visit and an event, 44 ns instead of 4. */
+static void hurry_less(struct hak_heap *heap, uint32_t less) { heap->hurry_visits -= heap->hurry_visits < less ? heap->hurry_visits : less; }
+
 HAK_COLD void hak_heap_hurry(struct hak_heap *heap) {
     bool is_slow = hak_heap_is_slow(heap);
-    if (heap->hurry_visits > 0) heap->hurry_visits--;
+    hurry_less(heap, HAK_HURRY_DUE - 1); /* and one at its end */
     if (is_slow) {
-        if (heap->hurry_visits < VISITS_SLOW) heap->hurry_visits = VISITS_SLOW;
+        if (heap->hurry_visits < VISITS_SLOW * HAK_HURRY_DUE) heap->hurry_visits = VISITS_SLOW * HAK_HURRY_DUE;
         put_back(heap);
     }
     heap->at_hand_most = is_slow ? 1 : heap->hurry_visits > 0 ? FEW + 1 : 0;
@@ -67,4 +71,7 @@ HAK_COLD void hak_heap_hurry(struct hak_heap *heap) {
 HAK_COLD void hak_heap_hurried(struct hak_heap *heap, unsigned shelf_index) {
     hak_bin_trim(heap, shelf_index, heap->at_hand_most - 1);
     visit_calls(heap);
+    if (heap->at_hand_most == HAK_AT_HAND_ASKED) return;
+    hurry_less(heap, 1);
+    if (heap->hurry_visits == 0 && !hak_heap_is_slow(heap)) heap->at_hand_most = 0;
 }

@@ -156,7 +156,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     uint32_t is_ahead;          /* 1: a sample is among the blocks that were just put into the bin */
     uint32_t is_survivor;       /* 1: its thread forked, and vanished threads' heaps wait for it */
     uint32_t may_make_room;     /* 1: of some slab in use nothing was held when its event came */
-    uint32_t hurry_visits;      /* until at_hand_most is 0 again */
+    uint32_t hurry_visits;      /* until at_hand_most is 0 again, in HAK_HURRY_DUE-ths */
     uint32_t is_short;          /* 1: all that is free is being given back, because memory is short */
     struct hak_heap *left_mail; /* a dead heap that this one's thread posted to, and did not deliver */
     struct hak_slab *mail_rest; /* of the mail that is being taken: whoever leaves that by a longjmp finds it again */
@@ -439,7 +439,7 @@ void hak_bin_put_back(struct hak_heap *heap, unsigned shelf_index);
 void hak_bin_trim(struct hak_heap *heap, unsigned shelf_index, unsigned keep);
 /* Free memory is above its bound, and may stay there for the grace; or there is some, and visits are rare. Who allocates from what is at hand would
  * not look at the clock for long, or never again: next to nothing is at hand then, and the next HAK_HURRY_VISITS look. */
-enum { HAK_AT_HAND_ASKED = 66, HAK_HURRY_FREE_LEAST = 1 << 20, HAK_HURRY_VISITS = 512 };
+enum { HAK_AT_HAND_ASKED = 66, HAK_HURRY_FREE_LEAST = 1 << 20, HAK_HURRY_VISITS = 512, HAK_HURRY_DUE = 8 };
 HAK_INLINE bool hak_heap_is_slow(const struct hak_heap *heap) { /* by the last look at the clock */
     return heap->clock_step == HAK_VISIT_CLOCK && hak_load_relaxed(&hak_purge.free_bytes) >= HAK_HURRY_FREE_LEAST;
 }

@@ -126,6 +126,26 @@ static void few_are_at_hand_for_the_next_visits(void **state) {
     end(heap);
 }
 
+/* One block, freed and asked for again: each free is an event, comes to the chores, and no visit is due. It stayed like that for good. */
+static void a_hurry_ends_where_frees_come_to_the_chores(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    unsigned c = class_of[0], visits = 0;
+    taken_count = 0;
+    class_is_common(heap, c);
+    hak_store_relaxed(&hak_purge.over_since_ms, 1);
+    hak_heap_freed(heap);
+    hak_store_relaxed(&hak_purge.over_since_ms, 0);
+    for (; heap->at_hand_most != 0 && visits <= HAK_HURRY_VISITS * HAK_HURRY_DUE; visits++) {
+        void *block = block_take(heap, c);
+        hak_bin_trim(heap, c, 0);
+        block_give(heap, block);
+        if (hak_heap_chores_wait(heap)) hak_visit_chores_due(heap);
+    }
+    assert_in_range(visits, HAK_HURRY_VISITS, HAK_HURRY_VISITS * HAK_HURRY_DUE);
+    end(heap);
+}
+
 static void who_visits_rarely_has_nothing_at_hand_while_memory_is_free(void **state) {
     (void)state;
     for (unsigned is_free = 0; is_free < 2; is_free++) {
@@ -172,6 +192,7 @@ int main(void) {
         cmocka_unit_test(a_tick_is_about_a_millisecond),
         cmocka_unit_test(not_again_within_some_milliseconds),
         cmocka_unit_test(few_are_at_hand_for_the_next_visits),
+        cmocka_unit_test(a_hurry_ends_where_frees_come_to_the_chores),
         cmocka_unit_test(who_visits_rarely_has_nothing_at_hand_while_memory_is_free),
         cmocka_unit_test(a_new_thread_is_in_no_hurry),
     };
