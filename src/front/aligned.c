@@ -1,4 +1,4 @@
-/* aligned.c - aligned blocks, stated sizes and alignments, usable size.
+/* aligned.c - aligned blocks; usable size.
  *
  * A block of up to 1 KiB is aligned to what divides both its slab's start (64 KiB) and its class's size; a size rounded up to
  * a multiple of the alignment has such a class, and such a coarser class (test/unit/class.c). So an aligned block costs its rounded
@@ -91,69 +91,9 @@ HAK_EXPORT void *pvalloc(size_t bytes) {
     return hak_front_aligned(page, bytes ? hak_round_up(bytes, page) : page);
 }
 
-/* --- what the caller states --- */
-
-void hak_check_size(const char *function, const void *block, size_t stated) {
-    struct hak_found found = hak_find(function, block);
-    if (HAK_UNLIKELY(!HAK_OPT(size_check))) return;
-    if (stated > found.bytes + (found.exact && found.bytes == 0)) hak_misuse_size(function, block, found.bytes, stated);
-    if (HAK_UNLIKELY(found.exact) && stated < found.bytes && found.bytes > 1) hak_misuse_size(function, block, found.bytes, stated);
-    if (HAK_UNLIKELY(hak_load_relaxed(&hak_realloc_stayed))) return;
-    bool is_outside = !found.record && !found.apart;
-    if (is_outside && stated > found.bytes / 2) return; /* realloc leaves one whole down to a half */
-    if (found.large || found.bytes > HAK_SLAB_BLOCK_BYTES_MAX) { /* exact to the page: realloc and hak_expand keep it so */
-        size_t page = (size_t)1 << hak_region.page_shift;
-        bool is_just_large = hak_secure_is_on() && stated <= HAK_SLAB_BLOCK_BYTES_MAX && stated > HAK_SLAB_BLOCK_BYTES_MAX - HAK_SECURE_WORD_BYTES;
-        if (is_just_large && hak_round_up(stated, page) == found.bytes) return;
-        size_t lead = found.large ? hak_large_lead(found.bytes) : 0;
-        bool is_slabs = found.large && stated <= HAK_SLAB_BLOCK_BYTES_MAX;
-        if (is_slabs || hak_front_good(lead + stated) != hak_front_good(lead + found.bytes)) hak_misuse_size(function, block, found.bytes, stated);
-        return;
-    }
-    size_t block_bytes = found.apart ? hak_front_good(found.bytes) : found.bytes;
-    const struct hak_class *exact = &hak_classes[stated ? hak_class_of(stated) : 1];
-    if (exact->block_bytes > block_bytes / 2) return; /* realloc leaves a block in place down to a half; a shortage takes less than twice */
-    if (hak_classes[exact->coarse].block_bytes != block_bytes) hak_misuse_size(function, block, found.bytes, stated);
-}
-
-HAK_NOINLINE void hak_free_sized_slow(void *block, size_t bytes) {
-    if (!block) return;
-    unsigned middle_class;
-    const struct hak_granule *record = hak_front_middle(block, &middle_class);
-    if (record && bytes - 1 < HAK_SLAB_BLOCK_BYTES_MAX && hak_front_has_class(record, bytes)) {
-        hak_middle_free(block, record, hak_self, "free_sized", middle_class);
-        return;
-    }
-    hak_check_size("free_sized", block, bytes);
-    hak_free_inline(block);
-}
-
-void hak_check_aligned(const char *function, const void *block, size_t align, size_t bytes) {
-    if ((uintptr_t)block & (align - 1)) hak_misuse_align(function, block, align);
-    struct hak_found found = hak_find(function, block);
-    bool is_less = found.exact && bytes < found.bytes && found.bytes > 1;
-    if ((bytes > found.bytes || is_less) && HAK_OPT(size_check)) hak_misuse_size(function, block, found.bytes, bytes);
-}
-
-void hak_free_aligned(void *block, size_t align, size_t bytes) {
-    if (!block) return;
-    hak_check_aligned("free_aligned_sized", block, align, bytes);
-    hak_free_inline(block);
-}
-
-/* C23; and cfree, which SVID had */
-HAK_EXPORT void free_sized(void *block, size_t bytes);
-HAK_EXPORT void free_aligned_sized(void *block, size_t align, size_t bytes);
-HAK_EXPORT void cfree(void *block);
-
-HAK_EXPORT void free_sized(void *block, size_t bytes) { hak_free_sized_inline(block, bytes); }
-HAK_EXPORT void free_aligned_sized(void *block, size_t align, size_t bytes) { hak_free_aligned(block, align, bytes); }
-HAK_EXPORT void cfree(void *block) { hak_free_inline(block); }
-
 HAK_EXPORT size_t malloc_usable_size(void *block) { return hak_front_usable("malloc_usable_size", block); }
 
 HAK_ALIAS(memalign) extern void *__libc_memalign(size_t align, size_t bytes);
 HAK_ALIAS(valloc) extern void *__libc_valloc(size_t bytes);
 HAK_ALIAS(pvalloc) extern void *__libc_pvalloc(size_t bytes);
 HAK_ALIAS(posix_memalign) extern int __posix_memalign(void **result, size_t align, size_t bytes);
-HAK_ALIAS(cfree) extern void __libc_cfree(void *block);

@@ -18,6 +18,13 @@ HAK_NOINLINE void hak_delete_other(void *block, struct hak_granule *record, void
         hak_middle_free_inline(block, record, hak_self, name, middle_class);
         return;
     }
+    struct hak_heap *heap = owner;
+    atomic_thread_fence(memory_order_acquire); /* of the load of the owner */
+    if (heap == HAK_LARGE && HAK_LIKELY(record->start == block)) {
+        hak_free_other(block, record, heap);
+        return;
+    }
+    if (HAK_LIKELY(hak_front_free_strange(block, record, heap))) return;
     hak_find(name, block);
     hak_free_inline(block);
 }
@@ -33,17 +40,7 @@ HAK_NOINLINE void hak_delete_slow(void *block) {
     hak_free_inline(block);
 }
 
-HAK_NOINLINE void hak_delete_sized_slow(void *block, size_t stated) {
-    if (!block) return;
-    unsigned middle_class;
-    const struct hak_granule *record = hak_front_middle(block, &middle_class);
-    if (record && stated - 1 < HAK_SLAB_BLOCK_BYTES_MAX && hak_front_has_class(record, stated)) {
-        hak_middle_free(block, record, hak_self, name, middle_class);
-        return;
-    }
-    hak_check_size(name, block, stated);
-    hak_free_inline(block);
-}
+void hak_delete_sized_slow(void *block, size_t stated) { hak_free_stated(block, stated, name); }
 
 HAK_NOINLINE void hak_delete_aligned(void *block, size_t align) {
     if (HAK_UNLIKELY(((uintptr_t)block & (align - 1)) != 0)) hak_misuse_align(name, block, align);

@@ -46,19 +46,23 @@ HAK_INLINE struct hak_heap *hak_front_heap(void) {
     return hak_start() ? hak_heap_birth(heap) : NULL;
 }
 
-/* It is in a slab of the size's class, or of that one's pair. */
+/* It is of a slab of the size's class, or of that one's pair. No line is looked at that the slab's owner writes. */
 HAK_INLINE bool hak_front_has_class(const struct hak_granule *record, size_t bytes) {
-    uint32_t block_bytes = hak_row_of(record->words)->block_bytes;
     unsigned exact = hak_class_of(bytes);
-    return block_bytes == hak_classes[exact].block_bytes || block_bytes == hak_classes[hak_class_pair(exact)].block_bytes;
+    return record->reciprocal == hak_classes[exact].reciprocal || record->reciprocal == hak_classes[hak_class_pair(exact)].reciprocal;
 }
 
-/* The record and class of a block above 1 KiB of the calling thread's own, for hak_middle_free(); NULL: of another kind. */
-HAK_INLINE const struct hak_granule *hak_front_middle(const void *block, unsigned *class_index) {
-    if (HAK_UNLIKELY(!hak_region_holds(block))) return NULL;
-    const struct hak_granule *record = hak_granule_at(hak_granule_of(block));
-    *class_index = hak_slab_owners_middle(hak_self, hak_load_relaxed(&record->owner));
-    return HAK_LIKELY(*class_index != 0) ? record : NULL;
+/* Another thread's block of a slab, of which `owner` was read: looked at as hak_find() does, and freed as free() does. False: nothing has happened,
+ * and it is of another kind, or misuse. */
+HAK_INLINE bool hak_front_free_strange(void *block, struct hak_granule *record, struct hak_heap *owner) {
+    struct hak_heap *self = hak_self;
+    if (HAK_UNLIKELY(owner == NULL || owner == self || owner == HAK_LARGE) || HAK_UNLIKELY(hak_heap_is_none(self))) return false;
+    if (HAK_UNLIKELY(hak_load_relaxed(&self->has_instances)) || HAK_UNLIKELY(hak_secure_is_on())) return false;
+    uint64_t rest, index = hak_multiply((uint64_t)((const char *)block - record->start), &record->reciprocal, &rest);
+    if (HAK_UNLIKELY(rest >= record->reciprocal) || HAK_UNLIKELY(hak_load_acquire(&record->words[index / 64]) >> index % 64 & 1)) return false;
+    hak_fork_check(self);
+    hak_stranger_free(self, owner, record, block, (unsigned)index);
+    return true;
 }
 
 /* --- heaps.c: blocks of families' heaps (heap/family.h) --- */
@@ -163,6 +167,8 @@ extern hak_atomic_u32 hak_realloc_stayed;
 /* What a block of so many bytes has, a guarded one apart. */
 size_t hak_front_good(size_t bytes);
 void hak_check_size(const char *function, const void *block, size_t stated);
+/* Checks so, and frees. NULL: nothing. */
+void hak_free_stated(void *block, size_t stated, const char *function);
 void hak_check_aligned(const char *function, const void *block, size_t align, size_t bytes);
 
 /* --- large blocks and failure, front/malloc.c --- */

@@ -204,21 +204,22 @@ static HAK_NOINLINE void *malloc_large_none(struct hak_heap *heap, size_t bytes,
 
 /* No chores, no sample, and a block of this size was freed before. hak_heap_none's chores always wait. All that it calls are tail
  * calls, so that it saves no register. */
-static HAK_NOINLINE void *malloc_large(size_t bytes) {
+static HAK_NOINLINE void *malloc_large_from(size_t bytes, const void *address, uintptr_t stack) {
     struct hak_heap *heap = hak_self;
     size_t count = ((bytes - 1) >> HAK_GRANULE_SHIFT) + 1;
     uint64_t ahead = heap->large_ahead + bytes;
     bool is_sample = ahead < bytes; /* as hak_front_large() finds it */
     if (HAK_UNLIKELY(count > HAK_KEPT_SIZES) || HAK_UNLIKELY(heap->clock_in <= HAK_VISIT_CLOCK) || HAK_UNLIKELY(is_sample))
-        return malloc_large_further(bytes, HAK_FRONT_CALLER());
-    if (HAK_UNLIKELY(!hak_kept_begin(heap))) return malloc_large_stolen(bytes, HAK_FRONT_CALLER());
+        return malloc_large_further(bytes, address, stack);
+    if (HAK_UNLIKELY(!hak_kept_begin(heap))) return malloc_large_stolen(bytes, address, stack);
     struct hak_granule *record = hak_kept_pop_near(&heap->kept, &count);
-    if (HAK_UNLIKELY(record == NULL)) return malloc_large_none(heap, bytes, HAK_FRONT_CALLER());
+    if (HAK_UNLIKELY(record == NULL)) return malloc_large_none(heap, bytes, address, stack);
     heap->clock_in -= HAK_KEPT_CLOCK;
     heap->large_ahead = ahead;
     HAK_COUNT(&heap->counters, large_alloc, 1);
     return hak_kept_taken(heap, record, count, bytes);
 }
+static HAK_NOINLINE void *malloc_large(size_t bytes) { return malloc_large_from(bytes, HAK_FRONT_CALLER()); }
 
 HAK_INLINE void *malloc_bin(size_t bytes, struct hak_heap *heap, struct hak_bin *bin, unsigned class_index, const void *address, uintptr_t stack) {
     uint64_t word = bin->word;
@@ -305,12 +306,18 @@ HAK_NOINLINE void *hak_malloc_slow(size_t bytes) {
     return hak_malloc_empty(bytes, heap, 16 * hak_class_small(bytes));
 }
 
-/* For those that do not leave by a tail call: who asked is said, not found on the stack. */
-HAK_NOINLINE void *hak_malloc_slow_from(size_t bytes, const void *address, uintptr_t stack) {
+static HAK_COLD void *middle_sample_from(size_t bytes, void *block, const void *address, uintptr_t stack) {
+    struct hak_heap *heap = hak_self;
+    heap->from_address = address;
+    heap->from_stack = stack;
+    block = malloc_middle_sample(bytes, heap, block);
+    heap->from_address = NULL;
+    return block;
+}
+
+static HAK_NOINLINE void *slow_from(size_t bytes, const void *address, uintptr_t stack) {
     struct hak_heap *heap = hak_self;
     unsigned class_index = bytes ? hak_class_small(bytes) : 1;
-    bool zeroed;
-    if (HAK_UNLIKELY(bytes > HAK_SLAB_BLOCK_BYTES_MAX)) return hak_front_large(bytes, 1, address, stack, &zeroed);
     if (HAK_UNLIKELY(hak_heap_is_gone(heap))) return malloc_borrowing(bytes, address, stack);
     if (HAK_UNLIKELY(hak_heap_is_none(heap))) return hak_malloc_slow(bytes);
     if (bytes <= HAK_SMALL_BYTES_MAX && HAK_UNLIKELY(hak_heap_is_split(heap, class_index)))
@@ -320,6 +327,23 @@ HAK_NOINLINE void *hak_malloc_slow_from(size_t bytes, const void *address, uintp
     void *block = hak_malloc_slow(bytes);
     heap->from_address = NULL;
     return block;
+}
+
+/* As hak_malloc_above(), which leaves by tail calls. */
+static HAK_NOINLINE void *above_from(size_t bytes, const void *address, uintptr_t stack) {
+    struct hak_heap *heap = hak_self;
+    if (HAK_UNLIKELY(bytes > HAK_SLAB_BLOCK_BYTES_MAX)) return malloc_large_from(bytes, address, stack);
+    struct hak_middle *middle = hak_middle_for(heap, bytes);
+    unsigned count = hak_middle_count(middle);
+    if (HAK_UNLIKELY(count == 0) || HAK_UNLIKELY(hak_heap_has_mail(heap))) return slow_from(bytes, address, stack);
+    bool is_sample;
+    void *block = hak_middle_take(heap, middle, count, &is_sample);
+    return HAK_LIKELY(!is_sample) ? block : middle_sample_from(bytes, block, address, stack);
+}
+
+/* For those that do not leave by a tail call: who asked is said, not found on the stack. */
+HAK_NOINLINE void *hak_malloc_slow_from(size_t bytes, const void *address, uintptr_t stack) {
+    return HAK_UNLIKELY(bytes > HAK_SMALL_BYTES_MAX) ? above_from(bytes, address, stack) : slow_from(bytes, address, stack);
 }
 
 /* --- aligned blocks of a power of two --- */

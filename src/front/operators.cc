@@ -92,6 +92,12 @@ HAK_INLINE void derived_go() {
     __atomic_store_n(&derived.window_bytes, window_bytes, __ATOMIC_RELAXED);
 }
 
+/* The others' fast path was tried, and left. */
+HAK_INLINE bool derived_went() {
+    size_t window_bytes = derived_window_bytes();
+    return HAK_LIKELY(window_bytes != 0) && HAK_LIKELY(window_bytes == hak_window_bytes());
+}
+
 /* --- new: what it throws, it throws through us --------------------------------------------------- */
 
 OPERATOR void *_Znwm(size_t size) { return hak_malloc_inline(size, hak_new_slow); }
@@ -180,6 +186,7 @@ static HAK_NOINLINE void single_delete_slow(void *block) {
     delete_inline(block);
 }
 static HAK_NOINLINE void single_delete_sized_slow(void *block, size_t size) {
+    if (HAK_LIKELY(derived_went())) return hak_delete_sized_slow(block, size);
     if (REPLACED(_ZdlPv)) return _ZdlPv(block);
     derived_go();
     delete_sized_inline(block, size);
@@ -190,6 +197,7 @@ static HAK_NOINLINE void array_delete_slow(void *block) {
     delete_inline(block);
 }
 static HAK_NOINLINE void array_delete_sized_slow(void *block, size_t size) {
+    if (HAK_LIKELY(derived_went())) return hak_delete_sized_slow(block, size);
     if (REPLACED(_ZdlPv) || REPLACED(_ZdaPv)) return _ZdaPv(block);
     derived_go();
     delete_sized_inline(block, size);
