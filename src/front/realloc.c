@@ -38,7 +38,7 @@ static HAK_COLD void *copy_where_families_are(void *block, size_t old_bytes, siz
 
 static void *copy_to_new(void *block, size_t old_bytes, size_t bytes, const void *address, uintptr_t stack) {
     if (HAK_UNLIKELY(hak_load_relaxed(&hak_family_any) != 0)) return copy_where_families_are(block, old_bytes, bytes, address, stack);
-    int saved = errno;
+    int saved = bytes > old_bytes ? 0 : errno;
     return copied(hak_malloc_from(bytes, address, stack), block, old_bytes, bytes, saved);
 }
 
@@ -183,7 +183,10 @@ void *hak_front_realloc(const char *function, void *block, size_t bytes, const v
 }
 
 HAK_EXPORT void *realloc(void *block, size_t bytes) {
-    if (HAK_LIKELY(small_stays(hak_front_own_bytes(block), bytes))) return block; /* not of 0 bytes, nor where it is not one's own */
+    size_t own_bytes = hak_front_own_bytes(block);
+    if (HAK_LIKELY(small_stays(own_bytes, bytes))) return block; /* not of 0 bytes, nor where it is not one's own */
+    if (HAK_LIKELY(own_bytes != 0) && HAK_LIKELY(bytes - 1 < HAK_SLAB_BLOCK_BYTES_MAX))
+        return resize_small(block, own_bytes, bytes, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
     return hak_front_realloc("realloc", block, bytes, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
 }
 
