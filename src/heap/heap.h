@@ -192,6 +192,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     struct hak_middle_again middle_again[HAK_MIDDLE_CLASSES];
     struct hak_batch batch[HAK_BATCHES]; /* four by a hash of the word */
     uint32_t batch_turn;                 /* which of the four makes way next: two bits each */
+    uint32_t batch_last;                 /* the one that was last joined */
     uint32_t batch_since;                /* batches that were begun, and blocks told by letter, since the last chores */
     struct hak_kept kept;
     uint32_t freed_to[64];    /* words of other heaps' slabs that were freed to since the batches were flushed, by a hash: part of their names, `flushes` */

@@ -182,11 +182,23 @@ HAK_INLINE unsigned set_of(const hak_atomic_u64 *word) {
     return (unsigned)((uintptr_t)word * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SET_BITS));
 }
 
-/* Joins the word's batch, if there is one. */
+/* The word's batch, among four; NULL: none. Which of them it is nobody could foretell where blocks come in no order: all are compared. */
+HAK_INLINE struct hak_batch *batch_find(struct hak_heap *self, const hak_atomic_u64 *word) {
+    struct hak_batch *set = &self->batch[set_of(word) * WAYS];
+    uint32_t found = 0;
+#pragma GCC unroll 4
+    for (unsigned way = 0; way < WAYS; way++) found |= (uint32_t)((set[way].word == word) & (set[way].mask != 0)) << way;
+    return found ? set + hak_word_first(found) : NULL;
+}
+
+/* Joins the word's batch, if there is one. Most often it is the last one's. */
 HAK_INLINE bool batch_join(struct hak_heap *self, const hak_atomic_u64 *word, uint64_t bit) {
-    struct hak_batch *batch = &self->batch[set_of(word) * WAYS], *end = batch + WAYS;
-    while (HAK_LIKELY(batch->word != word) || batch->mask == 0)
-        if (++batch == end) return false;
+    struct hak_batch *batch = &self->batch[self->batch_last];
+    if (batch->word != word || batch->mask == 0) {
+        batch = batch_find(self, word);
+        if (batch == NULL) return false;
+        self->batch_last = (uint32_t)(batch - self->batch);
+    }
     if (HAK_UNLIKELY(batch->mask & bit)) given_twice(batch->slab, word, bit);
     batch->mask |= bit;
     if (--batch->room == 0) batch_flush(self, batch);
