@@ -472,15 +472,8 @@ static HAK_COLD struct hak_heap *free_without_heap(const void *block, struct hak
     return hak_self;
 }
 
-/* Another heap's, or misuse: a record that holds a block of the program does not change. */
-static HAK_NOINLINE void free_strange(void *block, struct hak_granule *record, struct hak_heap *owner) {
+static HAK_NOINLINE void free_strange_further(void *block, struct hak_granule *record, struct hak_heap *owner, uint64_t index) {
     struct hak_heap *self = hak_self;
-    if (HAK_UNLIKELY(owner == NULL || owner == self)) hak_misuse("free", block);
-    uint64_t rest, index = hak_multiply((uint64_t)((char *)block - record->start), &record->reciprocal, &rest);
-    if (HAK_UNLIKELY(rest >= record->reciprocal)) {
-        if (owner != HAK_WATCHED || !hak_front_watched_free(block)) hak_misuse("free", block);
-        return;
-    }
     if (HAK_UNLIKELY(hak_secure_is_on())) {
         if (HAK_UNLIKELY(hak_heap_is_none(self))) self = free_without_heap(block, NULL);
         else hak_fork_check(self);
@@ -499,6 +492,25 @@ static HAK_NOINLINE void free_strange(void *block, struct hak_granule *record, s
         }
     }
     hak_stranger_free(self, owner, record, block, (unsigned)index); /* a block past the last is free for ever */
+}
+
+static HAK_COLD void free_watched(void *block, struct hak_heap *owner) {
+    if (owner != HAK_WATCHED || !hak_front_watched_free(block)) hak_misuse("free", block);
+}
+
+/* Another heap's, or misuse: a record that holds a block of the program does not change. What it calls are tail calls. */
+static HAK_NOINLINE void free_strange(void *block, struct hak_granule *record, struct hak_heap *owner) {
+    struct hak_heap *self = hak_self;
+    if (HAK_UNLIKELY(owner == NULL || owner == self)) hak_misuse("free", block);
+    uint64_t rest, index = hak_multiply((uint64_t)((char *)block - record->start), &record->reciprocal, &rest);
+    if (HAK_UNLIKELY(rest >= record->reciprocal)) {
+        free_watched(block, owner);
+        return;
+    }
+    bool is_none = hak_heap_is_none(self), is_forked = hak_fork_happened(self);
+    if (HAK_UNLIKELY(hak_secure_is_on()) || HAK_UNLIKELY(is_none) || HAK_UNLIKELY(is_forked) || HAK_UNLIKELY(hak_load_relaxed(&self->has_instances)))
+        free_strange_further(block, record, owner, index);
+    else hak_stranger_free(self, owner, record, block, (unsigned)index);
 }
 
 HAK_NOINLINE void hak_free_other(void *block, struct hak_granule *record, void *seen_owner) {

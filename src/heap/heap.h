@@ -496,8 +496,9 @@ void hak_fork_child(struct hak_heap *heap);
 /* fork's handler, in a thread that has no heap; a heap was born. */
 void hak_fork_without_heap(void);
 void hak_fork_born(struct hak_heap *heap);
+HAK_INLINE bool hak_fork_happened(struct hak_heap *heap) { return hak_load_relaxed(hak_region.fork_page) != hak_load_relaxed(&heap->epoch); }
 HAK_INLINE void hak_fork_check(struct hak_heap *heap) {
-    if (HAK_UNLIKELY(hak_load_relaxed(hak_region.fork_page) != hak_load_relaxed(&heap->epoch))) hak_fork_child(heap);
+    if (HAK_UNLIKELY(hak_fork_happened(heap))) hak_fork_child(heap);
 }
 /* The thread that forked makes the heaps of vanished threads usable again, before it asks the kernel for more. */
 void hak_fork_rebuild(struct hak_heap *survivor);

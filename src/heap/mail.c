@@ -110,7 +110,7 @@ static void give(struct hak_heap *self, struct hak_slab *slab, hak_atomic_u64 *w
 /* How many blocks a batch had of late, in sixteenths. */
 enum { GATHERED_ONE = 16, GATHERED_OF = 8 };
 
-static void batch_flush(struct hak_heap *self, struct hak_batch *batch) {
+static HAK_NOINLINE void batch_flush(struct hak_heap *self, struct hak_batch *batch) {
     uint64_t mask = batch->mask;
     unsigned count = hak_word_count(mask);
     self->gathered += ((int32_t)count * GATHERED_ONE - self->gathered) / GATHERED_OF;
@@ -191,18 +191,20 @@ HAK_INLINE struct hak_batch *batch_find(struct hak_heap *self, const hak_atomic_
     return found ? set + hak_word_first(found) : NULL;
 }
 
-/* Joins the word's batch, if there is one. Most often it is the last one's. */
-HAK_INLINE bool batch_join(struct hak_heap *self, const hak_atomic_u64 *word, uint64_t bit) {
+/* The same; most often it is the last one's. */
+HAK_INLINE struct hak_batch *batch_of(struct hak_heap *self, const hak_atomic_u64 *word) {
     struct hak_batch *batch = &self->batch[self->batch_last];
-    if (batch->word != word || batch->mask == 0) {
-        batch = batch_find(self, word);
-        if (batch == NULL) return false;
-        self->batch_last = (uint32_t)(batch - self->batch);
-    }
+    if (batch->word == word && batch->mask != 0) return batch;
+    batch = batch_find(self, word);
+    if (batch) self->batch_last = (uint32_t)(batch - self->batch);
+    return batch;
+}
+
+/* True: it is full, and to be flushed. */
+HAK_INLINE bool batch_add(struct hak_batch *batch, const hak_atomic_u64 *word, uint64_t bit) {
     if (HAK_UNLIKELY(batch->mask & bit)) given_twice(batch->slab, word, bit);
     batch->mask |= bit;
-    if (--batch->room == 0) batch_flush(self, batch);
-    return true;
+    return --batch->room == 0;
 }
 
 /* One makes way for a new one: by turns; the same each time where heaps are many, for of many threads most wait, with what they gathered. */
@@ -249,21 +251,35 @@ static void gather(struct hak_heap *self, const struct hak_granule *record, hak_
 void hak_stranger_gather(struct hak_heap *self, const struct hak_granule *record, unsigned index) {
     hak_atomic_u64 *word = &record->words[index / 64];
     uint64_t bit = UINT64_C(1) << index % 64;
-    if (!batch_join(self, word, bit)) gather(self, record, word, bit);
+    struct hak_batch *batch = batch_of(self, word);
+    if (!batch) gather(self, record, word, bit);
+    else if (batch_add(batch, word, bit)) batch_flush(self, batch);
 }
 
+static HAK_COLD void free_without(const struct hak_granule *record, hak_atomic_u64 *word, uint64_t bit) {
+    size_t granule = hak_granule_of(record->start);
+    give(hak_self, hak_slab_at(granule), word, hak_slab_behind(granule, word), bit);
+}
+
+/* Its word has no batch. */
+static HAK_NOINLINE void free_first(struct hak_heap *self, struct hak_heap *owner, const struct hak_granule *record, void *block, unsigned index) {
+    hak_atomic_u64 *word = &record->words[index / 64];
+    if (may_tell(self, record, word) && hak_letter_put(self, owner, block)) count_since(self);
+    else gather(self, record, word, UINT64_C(1) << index % 64);
+}
+
+/* The usual way calls nothing, and all others are tail calls. */
 void hak_stranger_free(struct hak_heap *self, struct hak_heap *owner, const struct hak_granule *record, void *block, unsigned index) {
     hak_atomic_u64 *word = &record->words[index / 64];
     uint64_t bit = UINT64_C(1) << index % 64;
-    if (hak_heap_is_none(self)) {
-        size_t granule = hak_granule_of(record->start);
-        give(self, hak_slab_at(granule), word, hak_slab_behind(granule, word), bit);
+    if (HAK_UNLIKELY(hak_heap_is_none(self))) {
+        free_without(record, word, bit);
         return;
     }
     HAK_COUNT(&self->counters, free_stranger, 1);
-    if (batch_join(self, word, bit)) return;
-    if (may_tell(self, record, word) && hak_letter_put(self, owner, block)) count_since(self);
-    else gather(self, record, word, bit);
+    struct hak_batch *batch = batch_of(self, word);
+    if (HAK_UNLIKELY(batch == NULL)) free_first(self, owner, record, block, index);
+    else if (HAK_UNLIKELY(batch_add(batch, word, bit))) batch_flush(self, batch);
 }
 
 /* --- the owner's side --- */
