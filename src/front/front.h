@@ -134,11 +134,12 @@ void hak_shortage_in_child(void);
 
 struct hak_found {
     struct hak_granule *record; /* NULL: a mapping of its own, memory/outside.h */
-    size_t bytes;               /* usable */
-    bool large;
-    bool exact; /* of a slab under the secure level: `bytes` are what was asked for */
-    bool apart; /* of who hangs on heap/hooks.h, in no granule: `bytes` are what was asked for, not a class's */
+    size_t bytes : 61;          /* usable. With what follows in one word, so that all comes back in two registers */
+    size_t large : 1;
+    size_t exact : 1; /* of a slab under the secure level: `bytes` are what was asked for */
+    size_t apart : 1; /* of who hangs on heap/hooks.h, in no granule: `bytes` are what was asked for, not a class's */
 };
+HAK_STATIC(sizeof(struct hak_found) == 16 || sizeof(size_t) != 8);
 
 /* Any pointer but NULL; what is not a live block ends the program, `function` being named. */
 struct hak_found hak_find(const char *function, const void *block);
