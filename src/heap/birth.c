@@ -208,20 +208,57 @@ static HAK_COLD uint32_t processors_count(void) {
     return there == 0 || (allowed != 0 && allowed < there) ? allowed : there;
 }
 
-/* More threads than the processors can run wait with what they hold. */
-static void rare_where_many(uint32_t count) {
-    enum { FEW = 8, EACH = 4, MANY = 16 };
-    if (HAK_LIKELY(count <= FEW)) return;
+/* More threads than the processors can run wait with what they hold. `living`: heaps that have one; about so many, for a fork and a thread
+ * that vanished leave it as it was until the next look. */
+enum { FEW = 8 };
+static hak_atomic_u32 living, calm; /* the second: looks in a row at which they were few */
+
+static uint32_t most_of_few(void) {
+    enum { EACH = 4, MANY = 16 };
     uint32_t most = hak_load_relaxed(&few);
-    if (most == 0) {
-        uint32_t processors = processors_count();
-        most = (processors && processors < UINT32_MAX / EACH ? processors : MANY) * EACH;
-        if (most < FEW) most = FEW;
-        hak_store_relaxed(&few, most);
-    }
-    if (count <= most) return;
+    if (HAK_LIKELY(most != 0)) return most;
+    uint32_t processors = processors_count();
+    most = (processors && processors < UINT32_MAX / EACH ? processors : MANY) * EACH;
+    if (most < FEW) most = FEW;
+    hak_store_relaxed(&few, most);
+    return most;
+}
+
+static void thread_has_heap(void) {
+    uint32_t count = hak_add(&living, 1) + 1;
+    if (HAK_LIKELY(count <= FEW) || count <= most_of_few()) return;
+    hak_store_relaxed(&calm, 0);
+    if (count <= hak_heap_crowd()) return;
     hak_store_relaxed(&hak_rare_blocks, count * HAK_RARE_ASKS);
     hak_store_relaxed(&hak_purge.crowded, 1);
+}
+static void thread_has_none(void) { hak_add(&living, -1); }
+
+uint32_t hak_heap_living(void) {
+    uint32_t count = hak_load_relaxed(&living);
+    return count - 1 < HAK_HEAPS_MAX ? count : 1;
+}
+
+static bool count_living(struct hak_heap *heap, void *count) {
+    *(uint32_t *)count += hak_load_relaxed(&heap->state) == HAK_HEAP_LIVE;
+    return false;
+}
+
+/* A pool of threads that was there for a while, as in a build, is no reason to give each large block back for good. */
+void hak_heap_crowd_look(uint64_t now_ms) {
+    enum { LOOK_MS = 1000, CALM = 2 };
+    static hak_atomic_u64 looked_ms;
+    uint64_t looked = hak_load_relaxed(&looked_ms);
+    uint32_t count = 0;
+    if (now_ms - looked < LOOK_MS || !hak_cas(&looked_ms, &looked, now_ms)) return;
+    hak_heap_each_own(count_living, &count);
+    hak_store_relaxed(&living, count);
+    bool is_calm = count <= most_of_few() / 2;
+    hak_store_relaxed(&calm, is_calm ? hak_load_relaxed(&calm) + 1 : 0);
+    if (!is_calm || hak_load_relaxed(&calm) < CALM) return;
+    hak_store_relaxed(&calm, 0);
+    hak_store_relaxed(&hak_purge.crowded, 0);
+    hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
 }
 
 static struct hak_heap *heap_new(void) {
@@ -239,7 +276,6 @@ static struct hak_heap *heap_new(void) {
         }
         if (hak_cas_weak(&heap_count, &index, index + 1)) break;
     }
-    rare_where_many(index + 1 - hak_load_relaxed(&instance_count)); /* threads are what is counted */
     struct hak_heap *heap = heap_at(index);
     heap->index = index;
     for (unsigned i = 0; i < HAK_SMALL_CLASS_MAX; i++) heap->class_bytes[i] = (uint16_t)hak_classes[hak_class_small(16 * i + 1)].block_bytes;
@@ -261,6 +297,7 @@ void hak_heap_new_process(void) {
     hak_store_relaxed(&process, 0);
     if (HAK_UNLIKELY(hak_load_relaxed(&hak_limit_moving_granules) != 0)) hak_store_relaxed(&hak_limit_moving_granules, 0);
     if (HAK_UNLIKELY(hak_load_relaxed(&few) != 0)) hak_store_relaxed(&few, 0);
+    if (hak_load_relaxed(&living) > 1) hak_store_relaxed(&living, 1); /* ours, if we have one */
     hak_limit_group_forget();
     dead_void();
     void (*on_fork)(void) = HAK_HOOK(forked);
@@ -291,6 +328,7 @@ static bool end_if_vanished(struct hak_heap *heap, void *context) {
     if (!hak_cas(&heap->thread, &thread, thread & ~(uint64_t)UINT32_MAX)) return false;
     atomic_thread_fence(memory_order_seq_cst); /* all that the thread wrote came before it went */
     hak_store_relaxed(&heap->state, HAK_HEAP_BUSY);
+    thread_has_none();
     put_all_back(heap);
     HAK_COUNT(&heap->counters, heap_died, 1);
     hak_heap_dead_give(heap);
@@ -378,9 +416,11 @@ HAK_INLINE void heap_live(struct hak_heap *heap) {
 /* It is the calling thread's, or one that a signal handler made for it meanwhile. */
 static HAK_COLD struct hak_heap *heap_begin(struct hak_heap *before, struct hak_heap *heap, bool is_new) {
     heap_live(heap);
+    thread_has_heap();
     if (is_new) HAK_COUNT(&heap->counters, heap_born, 1);
     while (!self_becomes(&before, heap)) {
         if (hak_heap_is_none(before)) continue;
+        thread_has_none();
         HAK_COUNT(&heap->counters, heap_died, 1); /* a signal handler allocated while we waited, and made one */
         hak_heap_dead_give(heap);
         return before;
@@ -500,6 +540,7 @@ void hak_heap_put_back(struct hak_heap *heap) { put_all_back(heap); }
 static void heap_end(struct hak_heap *heap) {
     hak_self = (struct hak_heap *)&hak_heap_gone;
     hak_heap_unstamp(heap);
+    thread_has_none();
     hak_heap_dead_give(heap);
 }
 

@@ -40,9 +40,9 @@ struct hak_shelf {
  * there are many threads, each holding a little of each class, a slab of its own costs pages in each of them: there a class asks often, or
  * makes the coarser one grow, before it has one; and one that only asked often is rare again when it would open pages while it holds little. */
 enum { HAK_RARE_BLOCKS = 2, HAK_RARE_AGAIN = 32, HAK_RARE_OFTEN = 1 << 30, HAK_RARE_GREW, HAK_RARE_BORROWED = 2 };
-extern hak_atomic_u32 hak_rare_blocks; /* HAK_RARE_BLOCKS while heaps are few: eight, or four for each processor; else HAK_RARE_ASKS for each heap */
+extern hak_atomic_u32 hak_rare_blocks; /* HAK_RARE_BLOCKS while heaps with a thread are few: eight, or four for each processor; else HAK_RARE_ASKS for each */
 enum { HAK_RARE_ASKS = 64 };
-HAK_INLINE uint32_t hak_heap_crowd(void) { return hak_load_relaxed(&hak_rare_blocks) / HAK_RARE_ASKS; } /* how many heaps, where they are many; else 0 */
+HAK_INLINE uint32_t hak_heap_crowd(void) { return hak_load_relaxed(&hak_rare_blocks) / HAK_RARE_ASKS; } /* how many threads have heaps, or had, where they are many; else 0 */
 
 /* What a heap has once classes are split by lifetime: heap/pool.h. All that an allocation reads of its class is in one line:
  * with the sites' bits in a line of their own two waited for each other, half of a split class's price. */
@@ -291,6 +291,8 @@ void hak_heap_unstamp(struct hak_heap *heap);
 void hak_heap_new_process(void);
 /* A BUSY heap goes to the list as DEAD. */
 void hak_heap_dead_give(struct hak_heap *heap);
+uint32_t hak_heap_living(void); /* about how many heaps have a thread, 1 at least */
+void hak_heap_crowd_look(uint64_t now_ms); /* where heaps are many: are they still? Now and then; any thread */
 /* A heap that stayed in the list while it was BUSY becomes DEAD again; mail that came meanwhile is taken in. */
 void hak_heap_dead_unclaim(struct hak_heap *heap);
 /* May the one have the other's slabs? Ordinary heaps, or instances of one family. */

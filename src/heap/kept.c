@@ -43,9 +43,12 @@ HAK_NOINLINE bool hak_kept_stolen_from(struct hak_heap *heap) {
     return false;
 }
 
-/* Where threads are many what each keeps is much, and what the others take is of memory that would have served. */
+/* Where threads are many what each keeps is much, and what the others take is of memory that would have served. Most may have ended. */
 static uint64_t most_bytes(const struct hak_heap *heap) {
-    if (hak_load_relaxed(&hak_purge.crowded)) return HAK_KEPT_BYTES_CROWDED;
+    if (hak_load_relaxed(&hak_purge.crowded)) {
+        uint64_t part = HAK_KEPT_BYTES_MAX / hak_heap_living();
+        return part > HAK_KEPT_BYTES_CROWDED ? part : HAK_KEPT_BYTES_CROWDED;
+    }
     return hak_rush_is_on(&heap->rush) ? HAK_KEPT_BYTES_RUSH : HAK_KEPT_BYTES_MAX + (uint64_t)heap->kept.steps * HAK_KEPT_STEP_BYTES;
 }
 

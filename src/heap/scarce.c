@@ -43,7 +43,7 @@ HAK_COLD void *hak_scarce_note(struct hak_heap *heap, struct hak_row *row, void 
     if (heap->scarce[index] < VISITS) return block;
     heap->scarce[index] = 0;
     /* where memory is counted it may stay scarce */
-    bool is_counted = hak_load_relaxed(&heap->is_instance) || hak_heap_crowd() != 0 || hak_region.is_limited;
+    bool is_counted = hak_load_relaxed(&heap->is_instance) || hak_region.is_limited;
     if (!is_counted && handed - heap->scarce_from[index] < VISITS * MEAN) turn(heap, row);
     return block;
 }

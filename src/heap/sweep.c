@@ -100,6 +100,7 @@ static HAK_COLD void sweep_step(struct hak_heap *heap, uint64_t now, uint64_t la
     if (now - told < STEP_MS || !hak_cas(&told_ms, &told, now)) return; /* the hand makes up for lost time */
     if (HAK_UNLIKELY(hak_load_relaxed(&hak_purge.used_granules) + hak_load_relaxed(&hak_limit_outside_granules) >= HAK_LIMIT_GROUP_GRANULES))
         hak_limit_group_look(now);
+    if (HAK_UNLIKELY(hak_heap_crowd() != 0)) hak_heap_crowd_look(now);
     if (HAK_UNLIKELY(hak_purge_is_over())) hak_sweep_excess(); /* the grace is over, or under a soft limit what is used grew; and nobody freed */
     void (*on_tick)(uint64_t) = __atomic_load_n(&hak_sweep_on_tick, __ATOMIC_ACQUIRE);
     if (on_tick) on_tick(now);

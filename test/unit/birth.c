@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "unit/heap_room.h"
+#include "memory/purge.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -379,21 +380,35 @@ static void what_threads_asked_for_together_earns_no_slab(void **state) {
     AUDIT();
 }
 
-/* More threads than processors can run; then a class asks more often for a slab of its own. */
+/* More threads than processors can run; then a class asks more often for a slab of its own. A second or two after they ended it is as before, and
+ * comes again with them, though they find their heaps. */
 static void classes_are_rare_for_longer_where_heaps_are_many(void **state) {
     (void)state;
-    enum { MOST = 4 * 512 };
+    enum { MOST = 4 * 512, TIMES = 2, SOME = 3 };
     static struct hak_heap *heaps[MOST];
-    unsigned few = 4 * hak_os_processors(), count = 0;
+    unsigned few = 4 * hak_os_processors();
     if (few < 8) few = 8;
     if (few >= MOST) skip();
     hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
-    while (count < few) heaps[count++] = heap_make();
-    assert_int_equal(hak_load_relaxed(&hak_rare_blocks), HAK_RARE_BLOCKS);
-    heaps[count++] = heap_make();
-    assert_int_equal(hak_load_relaxed(&hak_rare_blocks), 64 * count);
-    while (count > 0) heap_end(heaps[--count]);
-    hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
+    uint64_t now = hak_os_clock_ms() + 10000;
+    for (unsigned times = 0, count = 0; times < TIMES; times++) {
+        hak_heap_crowd_look(now += 1000); /* whatever other tests left: it counts anew */
+        while (count < few) heaps[count++] = heap_make();
+        assert_int_equal(hak_load_relaxed(&hak_rare_blocks), HAK_RARE_BLOCKS);
+        heaps[count++] = heap_make();
+        assert_int_equal(hak_load_relaxed(&hak_rare_blocks), 64 * count);
+        assert_int_equal(hak_load_relaxed(&hak_purge.crowded), 1);
+        for (unsigned looks = 0; looks < SOME; looks++) hak_heap_crowd_look(now += 1000); /* they are still there */
+        assert_int_equal(hak_heap_crowd(), count);
+        while (count > 0) heap_end(heaps[--count]);
+        assert_int_equal(hak_heap_crowd(), few + 1);
+        hak_heap_crowd_look(now += 1000);
+        hak_heap_crowd_look(now + 999); /* not so soon */
+        assert_int_equal(hak_heap_crowd(), few + 1);
+        hak_heap_crowd_look(now += 1000);
+        assert_int_equal(hak_load_relaxed(&hak_rare_blocks), HAK_RARE_BLOCKS);
+        assert_int_equal(hak_load_relaxed(&hak_purge.crowded), 0);
+    }
 }
 
 static bool refuse_all(enum hak_os_call call) {
