@@ -26,7 +26,7 @@ HAK_NOINLINE void hak_delete_other(void *block, struct hak_granule *record, void
     }
     if (HAK_LIKELY(hak_front_free_strange(block, record, heap))) return;
     hak_find(name, block);
-    hak_free_inline(block);
+    hak_free_own(block);
 }
 
 HAK_NOINLINE void hak_delete_slow(void *block) {
@@ -37,7 +37,7 @@ HAK_NOINLINE void hak_delete_slow(void *block) {
         return;
     }
     hak_find(name, block);
-    hak_free_inline(block);
+    hak_free_own(block);
 }
 
 void hak_delete_sized_slow(void *block, size_t stated) { hak_free_stated(block, stated, name); }
@@ -51,5 +51,5 @@ HAK_NOINLINE void hak_delete_aligned(void *block, size_t align) {
 HAK_NOINLINE void hak_delete_aligned_sized(void *block, size_t stated, size_t align) {
     if (!block) return;
     hak_check_aligned(name, block, align, stated);
-    hak_free_inline(block);
+    hak_free_own(block);
 }

@@ -34,6 +34,9 @@ HAK_INLINE void *hak_malloc_none(size_t bytes) {
     return NULL;
 }
 void *hak_malloc_slow_from(size_t bytes, const void *address, uintptr_t stack);
+/* malloc and free, ours whoever else has one in the program; the first for who leaves by a tail call. */
+void *hak_malloc_own(size_t bytes);
+void hak_free_own(void *block);
 HAK_INLINE void *hak_malloc_from(size_t bytes, const void *address, uintptr_t stack) {
     void *block = hak_malloc_inline(bytes, hak_malloc_none);
     return HAK_LIKELY(block != NULL) ? block : hak_malloc_slow_from(bytes, address, stack);
@@ -192,6 +195,7 @@ void *hak_front_aligned(size_t align, size_t bytes);
 /* A large block to another large size in place, or by moving its pages, to a granule's start; under the hard limit also once what is free was given back.
  * False: a copy is left, and it is as it was. True: *resized is where it is, or NULL (ENOMEM): the limit leaves no room for a copy either. */
 bool hak_front_resize_or_refuse(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes, void **resized);
+/* Of a block that may be any but NULL. */
 void *hak_front_realloc(const char *function, void *block, size_t bytes, const void *address, uintptr_t stack);
 
 #endif

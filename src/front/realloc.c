@@ -165,10 +165,9 @@ HAK_INLINE bool large_stays(size_t old_bytes, size_t bytes) {
 }
 
 void *hak_front_realloc(const char *function, void *block, size_t bytes, const void *address, uintptr_t stack) {
-    if (!block) return hak_malloc_from(bytes, address, stack);
     struct hak_found found = hak_find(function, block);
     if (bytes == 0) { /* as glibc does; C23 leaves it undefined */
-        hak_free_inline(block);
+        hak_free_own(block);
         return NULL;
     }
     if (HAK_UNLIKELY(bytes > PTRDIFF_MAX)) {
@@ -187,6 +186,7 @@ HAK_EXPORT void *realloc(void *block, size_t bytes) {
     if (HAK_LIKELY(small_stays(own_bytes, bytes))) return block; /* not of 0 bytes, nor where it is not one's own */
     if (HAK_LIKELY(own_bytes != 0) && HAK_LIKELY(bytes - 1 < HAK_SLAB_BLOCK_BYTES_MAX))
         return resize_small(block, own_bytes, bytes, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
+    if (!block) return hak_malloc_own(bytes);
     return hak_front_realloc("realloc", block, bytes, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());
 }
 

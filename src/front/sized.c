@@ -62,7 +62,7 @@ HAK_NOINLINE void hak_free_stated(void *block, size_t stated, const char *functi
         }
     }
     hak_check_size(function, block, stated);
-    hak_free_inline(block);
+    hak_free_own(block);
 }
 
 void hak_free_sized_slow(void *block, size_t bytes) { hak_free_stated(block, bytes, "free_sized"); }
@@ -79,7 +79,7 @@ void hak_check_aligned(const char *function, const void *block, size_t align, si
 void hak_free_aligned(void *block, size_t align, size_t bytes) {
     if (!block) return;
     hak_check_aligned("free_aligned_sized", block, align, bytes);
-    hak_free_inline(block);
+    hak_free_own(block);
 }
 
 /* C23; and cfree, which SVID had */

@@ -278,7 +278,7 @@ static struct hak_heap *heap_new(void) {
     }
     struct hak_heap *heap = heap_at(index);
     heap->index = index;
-    for (unsigned i = 0; i < HAK_SMALL_CLASS_MAX; i++) heap->class_bytes[i] = (uint16_t)hak_classes[hak_class_small(16 * i + 1)].block_bytes;
+    hak_borrow_serve_none(heap);
     heap->middle_lent = index < HAK_HEAPS_ALONE ? 0 : HAK_CLASSES_LENT;
     return heap;
 }

@@ -30,6 +30,35 @@ static void rare_asked(struct hak_shelf *shelf) {
     if (hak_borrow_asks(shelf) >= (int32_t)hak_load_relaxed(&hak_rare_blocks)) shelf->rare = HAK_RARE_OFTEN;
 }
 
+/* --- what malloc's fast path serves of a rare class, where heaps are many --- */
+
+static void serve_by(struct hak_heap *heap, unsigned index, unsigned by) {
+    uint16_t bytes = (uint16_t)(by * 16);
+    heap->class_bytes[index - 1] = bytes;
+    if (index > HAK_NARROW_CLASS_MAX) heap->class_bytes[index - 2] = bytes;
+}
+
+HAK_NOINLINE void hak_borrow_serve(struct hak_heap *heap, unsigned index) {
+    bool is_plain = hak_load_relaxed(&heap->split) == 0 && !hak_load_relaxed(&heap->is_instance);
+    if (is_plain) serve_by(heap, index, hak_classes[index].coarse);
+}
+
+HAK_COLD void hak_borrow_serve_none(struct hak_heap *heap) {
+    for (unsigned i = 0; i < HAK_SMALL_CLASS_MAX; i++) heap->class_bytes[i] = (uint16_t)(hak_class_small(16 * i + 1) * 16);
+}
+
+HAK_NOINLINE unsigned hak_borrow_served(size_t bytes, struct hak_heap *heap, unsigned by) {
+    enum { MOST = 64 };
+    unsigned index = hak_class_small(bytes);
+    struct hak_shelf *shelf = &heap->shelf[index];
+    uint32_t handed = (uint32_t)heap->shelf[by].handed, *from = &heap->served_from[by / 8], count = handed - *from;
+    *from = handed;
+    serve_by(heap, index, index);
+    bool is_rare = shelf->rare < HAK_RARE_OFTEN && hak_borrow_asks(shelf) < (int32_t)hak_load_relaxed(&hak_rare_blocks);
+    if (is_rare) shelf->rare += (int32_t)(count < MOST ? count : MOST);
+    return index;
+}
+
 static void lent_set(struct hak_heap *heap, uint64_t lent) {
     memset(heap->middle_at, 0, sizeof heap->middle_at); /* for a forked child; and then what a handler found out in between */
     __atomic_store_n(&heap->middle_lent, lent, __ATOMIC_RELEASE);
@@ -37,6 +66,7 @@ static void lent_set(struct hak_heap *heap, uint64_t lent) {
 }
 
 HAK_COLD void hak_borrow_class_grew(struct hak_heap *heap, unsigned exact) {
+    if (exact <= HAK_SMALL_CLASS_MAX) serve_by(heap, exact, exact);
     if (hak_borrow_has_pair(exact)) lent_set(heap, heap->middle_lent & ~(UINT64_C(1) << (exact - HAK_SMALL_CLASS_MAX - 1)));
     /* release: a forked child finds the bit with it; the bit alone is healed by a visit */
     __atomic_store_n(&hak_shelf_of(heap, exact)->rare, HAK_RARE_GREW, __ATOMIC_RELEASE);
@@ -82,7 +112,10 @@ HAK_NOINLINE void *hak_borrow_rare(size_t bytes, struct hak_heap *heap, unsigned
         if (hak_middle_count(hak_middle_of(heap, coarse)) != 0) return visit_middle(bytes, heap, coarse);
         hak_middle_of(heap, coarse)->state = 0; /* the run of frees ends */
     }
-    if (word == 0) return hak_visit_any(bytes, heap, coarse);
+    if (word == 0) {
+        if (!is_few && index <= HAK_SMALL_CLASS_MAX && shelf->rare < HAK_RARE_OFTEN) hak_borrow_serve(heap, index);
+        return hak_visit_any(bytes, heap, coarse);
+    }
     bin->word = word & (word - 1);
     return bin->base + hak_word_first(word) * (size_t)hak_classes[coarse].block_bytes;
 }

@@ -42,7 +42,8 @@ struct hak_shelf {
 enum { HAK_RARE_BLOCKS = 2, HAK_RARE_AGAIN = 32, HAK_RARE_OFTEN = 1 << 30, HAK_RARE_GREW, HAK_RARE_BORROWED = 2 };
 extern hak_atomic_u32 hak_rare_blocks; /* HAK_RARE_BLOCKS while heaps with a thread are few: eight, or four for each processor; else HAK_RARE_ASKS for each */
 enum { HAK_RARE_ASKS = 64 };
-HAK_INLINE uint32_t hak_heap_crowd(void) { return hak_load_relaxed(&hak_rare_blocks) / HAK_RARE_ASKS; } /* how many threads have heaps, or had, where they are many; else 0 */
+/* How many threads have heaps, or had, where they are many; else 0. */
+HAK_INLINE uint32_t hak_heap_crowd(void) { return hak_load_relaxed(&hak_rare_blocks) / HAK_RARE_ASKS; }
 
 /* What a heap has once classes are split by lifetime: heap/pool.h. All that an allocation reads of its class is in one line:
  * with the sites' bits in a line of their own two waited for each other, half of a split class's price. */
@@ -157,6 +158,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     uint32_t is_survivor;       /* 1: its thread forked, and vanished threads' heaps wait for it */
     uint32_t may_make_room;     /* 1: of some slab in use nothing was held when its event came */
     uint32_t hurry_visits;      /* until at_hand_most is 0 again, in HAK_HURRY_DUE-ths */
+    uint32_t served_from[HAK_SMALL_CLASS_MAX / 8 + 1]; /* by class / 8: what it had handed out when it last had nothing for a class that it serves */
     uint32_t is_short;          /* 1: all that is free is being given back, because memory is short */
     struct hak_heap *left_mail; /* a dead heap that this one's thread posted to, and did not deliver */
     struct hak_slab *mail_rest; /* of the mail that is being taken: whoever leaves that by a longjmp finds it again */

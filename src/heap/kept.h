@@ -13,9 +13,10 @@
  *            Is it not when it is wanted, then two threads have freed it at once.
  * Limits:    four of a size, 3 MiB a heap. One and 1 MiB more, up to five, each time that 1,024 blocks within 64 milliseconds come from the
  *            chunk words while as many were refused for want of room; half of that with each of the sweep's ticks from a second after
- *            it on. Eight and 12 MiB in a rush (memory/rush.h), and all five after it; its part of 3 MiB where heaps are many (heap/birth.c), 64 KiB at least, never
- *            over the bound on free memory, but in its grace by the heap's part, and, but in a rush, not while memory would be
- *            touched for the first time instead (hak_kept_make_room): a vector that grows frees sizes that it never asks for again.
+ *            it on. Eight and 12 MiB in a rush (memory/rush.h), and all five after it; its part of 3 MiB where heaps are many
+ *            (heap/birth.c), 64 KiB at least, never over the bound on free memory, but in its grace by the heap's part, and, but in a rush, not
+ *            while memory would be touched for the first time instead (hak_kept_make_room): a vector that grows frees sizes that it never
+ *            asks for again.
  * Measured:  two threads, 32 to 512 KiB, time as a share of 2 MiB a heap, and peak MiB: 3 MiB 0.83, 33.7; with a quarter less
  *            served, too, 0.71, 34.4; 4 MiB 0.70, 35.6; 8 MiB, eight of a size, 0.54, 43.4.
  *            Later, a million rounds, ns and peak MiB: 3 MiB 117, 36.5; 6 MiB 62, 39.8; 8 MiB 48, 42.0; from 3 to 8 MiB by steps of

@@ -6,6 +6,8 @@
  */
 #include "heap/pool.h"
 
+#include "heap/borrow.h"
+
 #include <string.h>
 
 hak_atomic_u64 hak_split_classes;
@@ -65,6 +67,7 @@ void hak_pool_follow(struct hak_heap *heap) {
         hak_store_release(&heap->pools, pools);
     }
     sites_copy(pools, wanted);
+    hak_borrow_serve_none(heap); /* a size of a class that is split is served by its pools */
     for (uint64_t changed = wanted ^ was; changed; changed &= changed - 1) {
         unsigned c = hak_word_first(changed) + 1;
         if (wanted >> (c - 1) & 1) word_move(&heap->bin[c], &pools->of[c].bin[0]);

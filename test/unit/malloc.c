@@ -1,4 +1,4 @@
-/* malloc.c - sizes that can never be had: ENOMEM, and nothing else happens. */
+/* malloc.c - sizes that can never be had: ENOMEM, and nothing else happens. Sizes of rare classes where heaps are many. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -81,10 +81,56 @@ static void what_is_not_to_be_had_now_is_a_shortage(void **state) {
     assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
 }
 
+static uint64_t visits(void) { return hak_self->counters.n[HAK_C_visit_coarse]; }
+static bool malloc_is_of(size_t bytes, unsigned class_index) {
+    void *block = hidden_malloc(bytes);
+    bool is = hak_slab_of(hak_granule_at(hak_granule_of(block)))->class_index == class_index;
+    free(block);
+    return is;
+}
+
+/* Each malloc of one was a visit. Until its class has earned a slab malloc takes it from the coarser class's bin; then from its own. */
+static void where_heaps_are_many_a_rare_size_is_no_visit_each_time(void **state) {
+    (void)state;
+    enum { OFTEN = 2000, LEAST = 8, EACH = 2 }; /* a page of the largest coarser class has four blocks */
+    for (unsigned c = 1; c <= HAK_SMALL_CLASS_MAX; c++) {
+        unsigned coarse = hak_classes[c].coarse, asked = 0;
+        size_t bytes = hak_classes[c].block_bytes - (c > HAK_NARROW_CLASS_MAX && c % 4 == 0 ? 16 : 0); /* either step of a class */
+        if (coarse == c || hak_class_small(bytes) != c) continue;
+        hak_bin_put_back(hak_self, c);
+        if (hak_self->shelf[c].partial) continue; /* it has a slab that others' blocks hold */
+        hak_self->shelf[c].rare = 0;
+        hak_self->shelf[coarse].rare = HAK_RARE_GREW;
+        hak_store_relaxed(&hak_rare_blocks, OFTEN);
+        uint64_t before = visits();
+        while (asked <= 2 * OFTEN && malloc_is_of(bytes, coarse)) asked++;
+        assert_in_range(asked, OFTEN / LEAST, 2 * OFTEN);
+        assert_in_range(visits() - before, 1, asked / EACH);
+        for (unsigned i = 0; i < OFTEN; i++) assert_true(malloc_is_of(bytes, c));
+        hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
+    }
+}
+
+/* The heaps are few again before it has asked often. */
+static void a_rare_size_is_its_own_soon_when_heaps_are_few_again(void **state) {
+    (void)state;
+    enum { C = 5, OFTEN = 100000, SOON = 200 };
+    unsigned coarse = hak_classes[C].coarse, asked = 0;
+    hak_bin_put_back(hak_self, C);
+    hak_self->shelf[C].rare = 0;
+    hak_store_relaxed(&hak_rare_blocks, OFTEN);
+    for (unsigned i = 0; i < SOON; i++) assert_true(malloc_is_of(C * 16, coarse));
+    hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
+    while (asked <= SOON && !malloc_is_of(C * 16, C)) asked++;
+    assert_in_range(asked, 0, SOON);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_can_never_be_had_empties_nothing),
         cmocka_unit_test(what_is_not_to_be_had_now_is_a_shortage),
+        cmocka_unit_test(where_heaps_are_many_a_rare_size_is_no_visit_each_time),
+        cmocka_unit_test(a_rare_size_is_its_own_soon_when_heaps_are_few_again),
     };
     free(malloc(1));
     hak_store_release(&hak_hooks.shortage, on_shortage);
