@@ -44,7 +44,7 @@ HAK_NOINLINE void hak_borrow_serve(struct hak_heap *heap, unsigned index) {
 }
 
 HAK_COLD void hak_borrow_serve_none(struct hak_heap *heap) {
-    for (unsigned i = 0; i < HAK_SMALL_CLASS_MAX; i++) heap->class_bytes[i] = (uint16_t)(hak_class_small(16 * i + 1) * 16);
+    for (unsigned i = 0; i < HAK_SMALL_CLASS_MAX; i++) heap->class_bytes[i] = (uint16_t)hak_classes[hak_class_small(16 * i + 1)].block_bytes;
 }
 
 HAK_NOINLINE unsigned hak_borrow_served(size_t bytes, struct hak_heap *heap, unsigned by) {
