@@ -294,7 +294,10 @@ HAK_NOINLINE void *hak_malloc_above(size_t bytes, struct hak_heap *heap) {
 /* Of a heap that is none all classes are split, and its class of 0 bytes, too. */
 HAK_NOINLINE void *hak_malloc_empty(size_t bytes, struct hak_heap *heap, size_t class_bytes) {
     unsigned class_index = (unsigned)class_bytes / 16;
-    if (HAK_UNLIKELY(class_index != hak_class_small(bytes)) && class_index != 0) class_index = hak_borrow_served(bytes, heap, class_index);
+    if (HAK_UNLIKELY(class_index != hak_class_small(bytes)) && class_index != 0) {
+        hak_borrow_served(bytes, heap, class_index);
+        return hak_malloc_own(bytes); /* a bin of its own may have blocks */
+    }
     if (HAK_UNLIKELY(hak_load_relaxed(&heap->split) >> ((class_index - 1) & 63) & 1)) {
         if (HAK_UNLIKELY(hak_heap_is_none(heap))) return malloc_first(bytes);
         return malloc_split(bytes, heap, class_index, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());

@@ -38,16 +38,18 @@ static void serve_by(struct hak_heap *heap, unsigned index, unsigned by) {
     if (index > HAK_NARROW_CLASS_MAX) heap->class_bytes[index - 2] = bytes;
 }
 
-HAK_NOINLINE void hak_borrow_serve(struct hak_heap *heap, unsigned index) {
+/* By its own bin, if it has earned a slab just now: that will have blocks. */
+static HAK_NOINLINE void serve(struct hak_heap *heap, unsigned index) {
+    if (index > HAK_SMALL_CLASS_MAX) return;
     bool is_plain = hak_load_relaxed(&heap->split) == 0 && !hak_load_relaxed(&heap->is_instance);
-    if (is_plain) serve_by(heap, index, hak_classes[index].coarse);
+    serve_by(heap, index, is_plain && heap->shelf[index].rare < HAK_RARE_OFTEN ? hak_classes[index].coarse : index);
 }
 
 HAK_COLD void hak_borrow_serve_none(struct hak_heap *heap) {
     for (unsigned i = 0; i < HAK_SMALL_CLASS_MAX; i++) heap->class_bytes[i] = (uint16_t)hak_classes[hak_class_small(16 * i + 1)].block_bytes;
 }
 
-HAK_NOINLINE unsigned hak_borrow_served(size_t bytes, struct hak_heap *heap, unsigned by) {
+HAK_NOINLINE void hak_borrow_served(size_t bytes, struct hak_heap *heap, unsigned by) {
     enum { MOST = 64 };
     unsigned index = hak_class_small(bytes);
     struct hak_shelf *shelf = &heap->shelf[index];
@@ -56,7 +58,6 @@ HAK_NOINLINE unsigned hak_borrow_served(size_t bytes, struct hak_heap *heap, uns
     serve_by(heap, index, index);
     bool is_rare = shelf->rare < HAK_RARE_OFTEN && hak_borrow_asks(shelf) < (int32_t)hak_load_relaxed(&hak_rare_blocks);
     if (is_rare) shelf->rare += (int32_t)(count < MOST ? count : MOST);
-    return index;
 }
 
 static void lent_set(struct hak_heap *heap, uint64_t lent) {
@@ -112,10 +113,8 @@ HAK_NOINLINE void *hak_borrow_rare(size_t bytes, struct hak_heap *heap, unsigned
         if (hak_middle_count(hak_middle_of(heap, coarse)) != 0) return visit_middle(bytes, heap, coarse);
         hak_middle_of(heap, coarse)->state = 0; /* the run of frees ends */
     }
-    if (word == 0) {
-        if (!is_few && index <= HAK_SMALL_CLASS_MAX && shelf->rare < HAK_RARE_OFTEN) hak_borrow_serve(heap, index);
-        return hak_visit_any(bytes, heap, coarse);
-    }
+    if (HAK_UNLIKELY(!is_few)) serve(heap, index);
+    if (word == 0) return hak_visit_any(bytes, heap, coarse);
     bin->word = word & (word - 1);
     return bin->base + hak_word_first(word) * (size_t)hak_classes[coarse].block_bytes;
 }

@@ -31,10 +31,8 @@ HAK_INLINE unsigned hak_borrow_exact(size_t bytes, unsigned index) {
 HAK_INLINE bool hak_borrow_has_pair(unsigned exact) { return hak_class_is_middle(exact) && hak_class_pair(exact) != exact; }
 
 /* Where heaps are many a class stays rare for long: its sizes are served by the coarser class's bin on malloc's fast path, until that is empty when it
- * is asked for them. Then the class has asked about as often as blocks went into that bin meanwhile. */
-void hak_borrow_serve(struct hak_heap *heap, unsigned index);
-/* `by`'s bin is empty, for a size that it serves; gives the size's class, which is served by none from here on. */
-unsigned hak_borrow_served(size_t bytes, struct hak_heap *heap, unsigned by);
+ * is asked for them. Then the class has asked about as often as blocks went into that bin meanwhile, and is served by its own bin until it asks again. */
+void hak_borrow_served(size_t bytes, struct hak_heap *heap, unsigned by);
 void hak_borrow_serve_none(struct hak_heap *heap);
 
 /* A block for a class that is rare in this heap: of the coarser one, or at last of a slab of its own. */

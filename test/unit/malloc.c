@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+int main(void);
 static unsigned shortages;
 static void on_shortage(void) { shortages++; }
 
@@ -111,6 +112,29 @@ static void where_heaps_are_many_a_rare_size_is_no_visit_each_time(void **state)
     }
 }
 
+/* operator new, which says who asked, comes by another way than malloc: the slab it earns there is malloc's, too. A bin that had blocks was filled. */
+static void what_earns_a_slab_elsewhere_serves_malloc(void **state) {
+    (void)state;
+    enum { C = 3, OFTEN = 300, TURNS = 4000 };
+    void *blocks[4] = { NULL };
+    hak_bin_put_back(hak_self, C);
+    hak_self->shelf[C].rare = 0;
+    hak_store_relaxed(&hak_rare_blocks, OFTEN);
+    for (unsigned i = 0; i < TURNS; i++) {
+        void **block = &blocks[i % 4];
+        free(*block);
+        bool is_malloc = i % 3 == 0;
+        *block = is_malloc ? hidden_malloc(C * 16) : hak_bin_at(hak_self, C)->word ? hidden_malloc(C * 16) : hak_malloc_slow_from(C * 16, main, 0);
+    }
+    for (unsigned i = 0; i < 4; i++) free(blocks[i]);
+    hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
+    assert_true(hak_self->shelf[C].rare >= HAK_RARE_OFTEN);
+    assert_int_equal(hak_self->class_bytes[C - 1], C * 16);
+    hak_bin_put_back(hak_self, C);
+    struct hak_row *row = hak_self->shelf[C].current;
+    assert_true(!row || hak_row_out(row) == 0); /* none was lost with a bin that was filled twice */
+}
+
 /* The heaps are few again before it has asked often. */
 static void a_rare_size_is_its_own_soon_when_heaps_are_few_again(void **state) {
     (void)state;
@@ -130,6 +154,7 @@ int main(void) {
         cmocka_unit_test(what_can_never_be_had_empties_nothing),
         cmocka_unit_test(what_is_not_to_be_had_now_is_a_shortage),
         cmocka_unit_test(where_heaps_are_many_a_rare_size_is_no_visit_each_time),
+        cmocka_unit_test(what_earns_a_slab_elsewhere_serves_malloc),
         cmocka_unit_test(a_rare_size_is_its_own_soon_when_heaps_are_few_again),
     };
     free(malloc(1));
