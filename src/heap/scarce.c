@@ -25,11 +25,12 @@ static void leave(struct hak_heap *heap, struct hak_row *row, uint32_t share) {
 }
 
 static void turn(struct hak_heap *heap, struct hak_row *row) {
+    bool is_counted = hak_load_relaxed(&heap->is_instance) != 0; /* by slabs: no more of those than are needed */
     const struct hak_class *class = hak_slab_class(row->slab);
     unsigned open = row->slab->frontier < class->capacity ? row->slab->frontier : class->capacity, i = word_with_many(row, open);
     uint32_t share = hak_relist_blocks(class);
     if (i < open / 64 || open < class->capacity) hak_store_relaxed(&row->slab->cursor, (uint8_t)i);
-    else if (class->capacity - hak_row_out(row) < share) leave(heap, row, share);
+    else if (!is_counted && class->capacity - hak_row_out(row) < share) leave(heap, row, share);
 }
 
 HAK_STATIC((int)VISITS + (int)HAK_SCARCE_SAMPLED <= UINT8_MAX);
@@ -42,8 +43,6 @@ HAK_COLD void *hak_scarce_note(struct hak_heap *heap, struct hak_row *row, void 
     heap->scarce[index] = (uint8_t)(heap->scarce[index] + visits);
     if (heap->scarce[index] < VISITS) return block;
     heap->scarce[index] = 0;
-    /* where memory is counted it may stay scarce */
-    bool is_counted = hak_load_relaxed(&heap->is_instance) || hak_region.is_limited;
-    if (!is_counted && handed - heap->scarce_from[index] < VISITS * MEAN) turn(heap, row);
+    if (handed - heap->scarce_from[index] < VISITS * MEAN) turn(heap, row);
     return block;
 }

@@ -58,10 +58,10 @@ def main():
     arguments = parser.parse_args()
     more = RECORDED if arguments.recorded else {"HAKMEM_SECURE": "1"} if arguments.secure else {}
 
-    def is_wanted(name):  # ordinary blocks are what these need, and with a recording nearly all are samples
+    def is_wanted(name):  # ordinary blocks are what these need, and with a recording nearly all are samples, in whose place another size's may have lain last
         if arguments.secure:
             return not NOT_SECURE.search(name)
-        return not arguments.recorded or not re.search(r"pool|split|in_front", name)
+        return not arguments.recorded or not re.search(r"pool|split|in_front|other_sizes", name)
 
     return programs.judge_all("misuse", HERE, arguments, lambda path, name: program_judge(path, name, more), is_wanted)
 
