@@ -8,7 +8,6 @@ after the other, in turns. A figure is nanoseconds, the median over the rounds o
 predictor at their best: it finds a cliff or a detour, and says little about programs, which bench/suite.toml has.
 """
 import argparse
-import glob
 import json
 import os
 import statistics
@@ -16,22 +15,10 @@ import subprocess
 import sys
 import tempfile
 
+import peers
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
 FAR = 1.5  # times the best peer
-
-
-def peers():
-    """{name: library}, those that bench/peers.py has built or found; glibc is no library to preload."""
-    found = {"glibc": ""}
-    for path in sorted(glob.glob(os.path.join(ROOT, "build", "peers", "lib*.so"))):
-        name = os.path.basename(path)[3:-3]
-        if not name.startswith("hardened"):
-            found[name] = path
-    system = glob.glob("/usr/lib/*/libtcmalloc_minimal.so.4")
-    if system:
-        found["gperftools"] = system[0]
-    return found
 
 
 def build_program(folder):
@@ -43,8 +30,9 @@ def build_program(folder):
     return program
 
 
-def run(program, library, times):
+def run(program, library, environment, times):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HAKMEM_") and name != "LD_PRELOAD"}
+    kept.update(environment)
     if library:
         kept["LD_PRELOAD"] = library
     done = subprocess.run([program, str(times)], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=kept, check=False)
@@ -63,15 +51,16 @@ def main():
     options = parser.parse_args()
     if options.rounds < 1:
         sys.exit("entries.py: --rounds: at least 1")
-    others = peers() if options.libraries is None else {}
+    others = {} if options.libraries else {peer.name: (peer.path, peer.environment) for peer in peers.all_peers() if "hardened" not in peer.name}
     for given in options.libraries or []:
         name, equals, path = given.partition("=")
         if not equals or not os.path.isfile(path):
             sys.exit(f"entries.py: --with: NAME=FILE, of a file that is there: {given!r}")
-        others[name] = os.path.abspath(path)
-    libraries = {"hakmem": os.path.join(os.path.abspath(options.build), "libhakmem.so"), **others}
-    if not os.path.isfile(libraries["hakmem"]):
-        sys.exit(f"entries.py: {libraries['hakmem']} is not there: build it first")
+        others[name] = (os.path.abspath(path), {})
+    own = os.path.join(os.path.abspath(options.build), "libhakmem.so")
+    libraries = {"hakmem": (own, {}), **others}
+    if not os.path.isfile(own):
+        sys.exit(f"entries.py: {own} is not there: build it first")
     seen = {name: {} for name in libraries}
     with tempfile.TemporaryDirectory() as folder:
         program = build_program(folder)
@@ -79,7 +68,7 @@ def main():
             for at, name in enumerate(sorted(libraries, key=list(libraries).index, reverse=number % 2 == 1)):
                 if sys.stderr.isatty():
                     print(f"\rround {number + 1} of {options.rounds}, {at + 1} of {len(libraries)} ", end="", file=sys.stderr, flush=True)
-                for case, ns in run(program, libraries[name], options.times).items():
+                for case, ns in run(program, *libraries[name], options.times).items():
                     seen[name].setdefault(case, []).append(ns)
     if sys.stderr.isatty():
         print("\r" + " " * 40 + "\r", end="", file=sys.stderr)

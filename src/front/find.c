@@ -17,7 +17,7 @@ static HAK_NOINLINE struct hak_found find_further(const char *function, const vo
         struct hak_granule *record = hak_granule_at(hak_granule_of(block));
         struct hak_heap *owner = hak_load_acquire(&record->owner);
         if (HAK_LIKELY(owner == HAK_LARGE) && HAK_LIKELY(record->start == block))
-            return (struct hak_found){ record, hak_large_usable(record), 1, 0, 0 };
+            return (struct hak_found){ record, hak_large_usable(record), true, false, false };
         size_t watched = owner == HAK_WATCHED ? hak_front_watched_bytes(block) : 0;
         if (watched) return (struct hak_found){ record, watched, false, false, false };
     } else {

@@ -44,10 +44,7 @@ static struct hak_heap *heap_at(uint32_t index) {
     return home ? (struct hak_heap *)(void *)(home + index % PER_GRANULE * STRIDE) : NULL;
 }
 
-uint64_t hak_heap_keep_most(void) {
-    uint32_t count = hak_load_relaxed(&heap_count);
-    return hak_purge_bound() / 2 / (count ? count : 1);
-}
+uint64_t hak_heap_keep_most(void) { return hak_purge_bound() / 2 / (hak_heap_living() + hak_load_relaxed(&instance_count)); }
 
 struct hak_heap *hak_heap_named(uint32_t name) { return name - 1 < hak_load_acquire(&heap_count) ? heap_at(name - 1) : NULL; }
 

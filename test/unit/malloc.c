@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-int main(void);
 static unsigned shortages;
 static void on_shortage(void) { shortages++; }
 
@@ -123,8 +122,8 @@ static void what_earns_a_slab_elsewhere_serves_malloc(void **state) {
     for (unsigned i = 0; i < TURNS; i++) {
         void **block = &blocks[i % 4];
         free(*block);
-        bool is_malloc = i % 3 == 0;
-        *block = is_malloc ? hidden_malloc(C * 16) : hak_bin_at(hak_self, C)->word ? hidden_malloc(C * 16) : hak_malloc_slow_from(C * 16, main, 0);
+        bool is_malloc = i % 3 == 0 || hak_bin_at(hak_self, C)->word != 0;
+        *block = is_malloc ? hidden_malloc(C * 16) : hak_malloc_slow_from(C * 16, &shortages, 0);
     }
     for (unsigned i = 0; i < 4; i++) free(blocks[i]);
     hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
