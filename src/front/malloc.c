@@ -7,6 +7,7 @@
  */
 #include "front/front.h"
 
+#include "heap/batch.h"
 #include "heap/borrow.h"
 #include "heap/kept.h"
 #include "heap/middle.h"
@@ -513,10 +514,10 @@ static HAK_NOINLINE void free_strange(void *block, struct hak_granule *record, s
         free_watched(block, owner);
         return;
     }
-    bool is_none = hak_heap_is_none(self), is_forked = hak_fork_happened(self);
-    if (HAK_UNLIKELY(hak_secure_is_on()) || HAK_UNLIKELY(is_none) || HAK_UNLIKELY(is_forked) || HAK_UNLIKELY(hak_load_relaxed(&self->has_instances)))
-        free_strange_further(block, record, owner, index);
-    else hak_stranger_free(self, owner, record, block, (unsigned)index);
+    /* hak_heap_none has no batch, so that nothing is written to it */
+    bool is_rare = HAK_UNLIKELY(hak_secure_is_on()) || HAK_UNLIKELY(hak_fork_happened(self));
+    if (!is_rare && HAK_LIKELY(hak_batch_free(self, record, (unsigned)index))) return;
+    free_strange_further(block, record, owner, index);
 }
 
 HAK_NOINLINE void hak_free_other(void *block, struct hak_granule *record, void *seen_owner) {

@@ -192,9 +192,9 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     HAK_ALIGNED(HAK_LINE) struct hak_middle middle_none; /* nothing is ever in it: at 0 */
     struct hak_middle middle[HAK_MIDDLE_CLASSES];
     struct hak_middle_again middle_again[HAK_MIDDLE_CLASSES];
-    struct hak_batch batch[HAK_BATCHES]; /* four by a hash of the word */
+    struct hak_batch batch[HAK_BATCHES]; /* four by a hash of the word: heap/batch.h */
+    uint16_t batch_tag[HAK_BATCHES];     /* of its word's hash; 0: none */
     uint32_t batch_turn;                 /* which of the four makes way next: two bits each */
-    uint32_t batch_last;                 /* the one that was last joined */
     uint32_t batch_since;                /* batches that were begun, and blocks told by letter, since the last chores */
     struct hak_kept kept;
     uint32_t freed_to[64];    /* words of other heaps' slabs that were freed to since the batches were flushed, by a hash: part of their names, `flushes` */

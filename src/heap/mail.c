@@ -6,6 +6,7 @@
  * Invariant: mailed == epoch  <=>  the slab is in exactly one mailbox of this process, or its notifier is
  *            about to push it.
  */
+#include "heap/batch.h"
 #include "heap/family.h"
 #include "heap/hooks.h"
 #include "heap/letters.h"
@@ -84,6 +85,8 @@ static HAK_COLD __attribute__((noreturn)) void given_twice(const struct hak_slab
     hak_slab_misuse("free", row->start + ((size_t)(word - row->word) * 64 + hak_word_first(bits)) * row->block_bytes);
 }
 
+HAK_COLD void hak_batch_twice(const struct hak_batch *batch, uint64_t bits) { given_twice(batch->slab, batch->word, bits); }
+
 void hak_given_taken(struct hak_heap *heap, const struct hak_row *row, uint32_t count) {
     hak_given_sum(&heap->given_sum, -hak_given_bytes(count, HAK_BATCH_BYTES / row->block_bytes));
     if (atomic_load(&row->slab->settled)) hak_slab_settle(row->slab, 0);
@@ -110,7 +113,7 @@ static void give(struct hak_heap *self, struct hak_slab *slab, hak_atomic_u64 *w
 /* How many blocks a batch had of late, in sixteenths. */
 enum { GATHERED_ONE = 16, GATHERED_OF = 8 };
 
-static HAK_NOINLINE void batch_flush(struct hak_heap *self, struct hak_batch *batch) {
+HAK_NOINLINE void hak_batch_flush_one(struct hak_heap *self, struct hak_batch *batch) {
     uint64_t mask = batch->mask;
     unsigned count = hak_word_count(mask);
     self->gathered += ((int32_t)count * GATHERED_ONE - self->gathered) / GATHERED_OF;
@@ -120,6 +123,7 @@ static HAK_NOINLINE void batch_flush(struct hak_heap *self, struct hak_batch *ba
     uint64_t outer_mask = hak_load_relaxed(&self->flying_mask);
     hak_store_release(&self->flying_mask, mask); /* who sees it sees its batch's word, too */
     hak_store_release(&self->flying, batch);
+    hak_batch_tag(self, batch, 0);
     __atomic_store_n(&batch->mask, 0, __ATOMIC_RELEASE); /* first: a thread that vanishes here loses blocks, never doubles them */
     HAK_COUNT(&self->counters, free_batch, 1);
     give(self, batch->slab, batch->word, batch->behind, mask);
@@ -131,7 +135,7 @@ static HAK_NOINLINE void batch_flush(struct hak_heap *self, struct hak_batch *ba
 void hak_batch_flush(struct hak_heap *self) {
     for (uint64_t left = self->batches; left; left &= left - 1) {
         struct hak_batch *batch = &self->batch[hak_word_first(left)];
-        if (batch->mask) batch_flush(self, batch);
+        if (batch->mask) hak_batch_flush_one(self, batch);
     }
     self->batches = 0;
 }
@@ -155,7 +159,7 @@ static HAK_NOINLINE void batch_begin(struct hak_heap *self, struct hak_batch *ba
     struct hak_slab *slab = hak_slab_at(granule);
     unsigned room = room_for(record);
     unsigned behind = hak_slab_behind(granule, word);
-    if (batch->mask) batch_flush(self, batch);
+    if (batch->mask) hak_batch_flush_one(self, batch);
     bool may_be_awaited = HAK_UNLIKELY(hak_load_relaxed(&hak_family_limited));
     if (room <= 2 || (HAK_UNLIKELY(may_be_awaited) && is_awaited(record))) {
         hak_prefetch_write(hak_slab_remote_word(word, behind));
@@ -173,46 +177,17 @@ static HAK_NOINLINE void batch_begin(struct hak_heap *self, struct hak_batch *ba
     batch->behind = behind;
     self->batches |= UINT64_C(1) << (batch - self->batch);
     __atomic_store_n(&batch->mask, bit, __ATOMIC_RELEASE);
+    hak_batch_tag(self, batch, hak_batch_tag_of(hak_batch_hash(word)));
 }
 
-/* Four batches have the word's hash. */
-enum { WAYS = 4, SET_BITS = 4 };
-HAK_INLINE unsigned set_of(const hak_atomic_u64 *word) {
-    HAK_STATIC((int)HAK_BATCHES == (1 << SET_BITS) * (int)WAYS && (1 << SET_BITS) * 2 == 32);
-    return (unsigned)((uintptr_t)word * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SET_BITS));
-}
-
-/* The word's batch, among four; NULL: none. Which of them it is nobody could foretell where blocks come in no order: all are compared. */
-HAK_INLINE struct hak_batch *batch_find(struct hak_heap *self, const hak_atomic_u64 *word) {
-    struct hak_batch *set = &self->batch[set_of(word) * WAYS];
-    uint32_t found = 0;
-#pragma GCC unroll 4
-    for (unsigned way = 0; way < WAYS; way++) found |= (uint32_t)((set[way].word == word) & (set[way].mask != 0)) << way;
-    return found ? set + hak_word_first(found) : NULL;
-}
-
-/* The same; most often it is the last one's. */
-HAK_INLINE struct hak_batch *batch_of(struct hak_heap *self, const hak_atomic_u64 *word) {
-    struct hak_batch *batch = &self->batch[self->batch_last];
-    if (batch->word == word && batch->mask != 0) return batch;
-    batch = batch_find(self, word);
-    if (batch) self->batch_last = (uint32_t)(batch - self->batch);
-    return batch;
-}
-
-/* True: it is full, and to be flushed. */
-HAK_INLINE bool batch_add(struct hak_batch *batch, const hak_atomic_u64 *word, uint64_t bit) {
-    if (HAK_UNLIKELY(batch->mask & bit)) given_twice(batch->slab, word, bit);
-    batch->mask |= bit;
-    return --batch->room == 0;
-}
-
-/* One makes way for a new one: by turns; the same each time where heaps are many, for of many threads most wait, with what they gathered. */
+/* One makes way for a new one: by turns, whether it holds something or not (else what is whole already stays for long: 1.04 of the peak of four
+ * producers); the first each time where heaps are many, for of many threads most wait, with what they gathered. */
 HAK_INLINE struct hak_batch *batch_next(struct hak_heap *self, const hak_atomic_u64 *word) {
-    unsigned set = set_of(word), most = HAK_UNLIKELY(hak_heap_crowd() != 0) ? 0 : WAYS - 1;
-    unsigned turn = self->batch_turn >> 2 * set & most;
-    self->batch_turn ^= (turn ^ ((turn + 1) & most)) << 2 * set;
-    return &self->batch[set * WAYS + turn];
+    unsigned set = hak_batch_set(hak_batch_hash(word));
+    if (HAK_UNLIKELY(hak_heap_crowd() != 0)) return hak_batch_at(self, set, 0);
+    unsigned turn = self->batch_turn >> 2 * set & (HAK_BATCH_WAYS - 1);
+    self->batch_turn ^= (turn ^ ((turn + 1) & (HAK_BATCH_WAYS - 1))) << 2 * set;
+    return &self->batch[set * HAK_BATCH_WAYS + turn];
 }
 
 /* The last batches had few blocks each, and so has this word's: it is not worth one. */
@@ -250,10 +225,9 @@ static void gather(struct hak_heap *self, const struct hak_granule *record, hak_
 
 void hak_stranger_gather(struct hak_heap *self, const struct hak_granule *record, unsigned index) {
     hak_atomic_u64 *word = &record->words[index / 64];
-    uint64_t bit = UINT64_C(1) << index % 64;
-    struct hak_batch *batch = batch_of(self, word);
-    if (!batch) gather(self, record, word, bit);
-    else if (batch_add(batch, word, bit)) batch_flush(self, batch);
+    struct hak_batch *batch = hak_batch_find(self, word);
+    if (batch) hak_batch_add(self, batch, index);
+    else gather(self, record, word, UINT64_C(1) << index % 64);
 }
 
 static HAK_COLD void free_without(const struct hak_granule *record, hak_atomic_u64 *word, uint64_t bit) {
@@ -261,14 +235,6 @@ static HAK_COLD void free_without(const struct hak_granule *record, hak_atomic_u
     give(hak_self, hak_slab_at(granule), word, hak_slab_behind(granule, word), bit);
 }
 
-/* Its word has no batch. */
-static HAK_NOINLINE void free_first(struct hak_heap *self, struct hak_heap *owner, const struct hak_granule *record, void *block, unsigned index) {
-    hak_atomic_u64 *word = &record->words[index / 64];
-    if (may_tell(self, record, word) && hak_letter_put(self, owner, block)) count_since(self);
-    else gather(self, record, word, UINT64_C(1) << index % 64);
-}
-
-/* The usual way calls nothing, and all others are tail calls. */
 void hak_stranger_free(struct hak_heap *self, struct hak_heap *owner, const struct hak_granule *record, void *block, unsigned index) {
     hak_atomic_u64 *word = &record->words[index / 64];
     uint64_t bit = UINT64_C(1) << index % 64;
@@ -276,10 +242,10 @@ void hak_stranger_free(struct hak_heap *self, struct hak_heap *owner, const stru
         free_without(record, word, bit);
         return;
     }
+    if (hak_batch_free(self, record, index)) return;
     HAK_COUNT(&self->counters, free_stranger, 1);
-    struct hak_batch *batch = batch_of(self, word);
-    if (HAK_UNLIKELY(batch == NULL)) free_first(self, owner, record, block, index);
-    else if (HAK_UNLIKELY(batch_add(batch, word, bit))) batch_flush(self, batch);
+    if (may_tell(self, record, word) && hak_letter_put(self, owner, block)) count_since(self);
+    else gather(self, record, word, bit);
 }
 
 /* --- the owner's side --- */

@@ -67,10 +67,18 @@ static HAK_COLD bool grace_is_over(uint64_t free_bytes, uint64_t bound) {
     return true;
 }
 
+/* What strangers gave, and nobody looked at. */
+static uint64_t given_rest(void) { return positive(hak_load_relaxed(&hak_purge.given_bytes) - hak_load_relaxed(&hak_purge.settled_bytes)); }
+
+/* Free memory is not above the bound: and what strangers gave? */
+static HAK_COLD void grace_end(uint64_t room) {
+    if (given_rest() <= room) hak_store_relaxed(&hak_purge.over_since_ms, 0);
+}
+
 bool hak_purge_over_long(void) {
     uint64_t free_bytes = positive(hak_load_relaxed(&hak_purge.free_bytes)), bound = hak_purge_bound();
     if (HAK_UNLIKELY(free_bytes > bound)) return grace_is_over(free_bytes, bound);
-    if (HAK_UNLIKELY(hak_load_relaxed(&hak_purge.over_since_ms) != 0)) hak_store_relaxed(&hak_purge.over_since_ms, 0);
+    if (HAK_UNLIKELY(hak_load_relaxed(&hak_purge.over_since_ms) != 0)) grace_end(bound - free_bytes);
     return false;
 }
 
@@ -94,8 +102,8 @@ HAK_COLD void hak_given_flush(int64_t *sum) { /* as hak_free_flush */
 }
 
 HAK_COLD bool hak_given_over(void) {
-    int64_t rest = hak_load_relaxed(&hak_purge.given_bytes) - hak_load_relaxed(&hak_purge.settled_bytes);
-    return rest > 0 && hak_purge_over(rest);
+    uint64_t rest = given_rest(), bound = hak_purge_bound(), free_bytes = positive(hak_load_relaxed(&hak_purge.free_bytes)) + rest;
+    return rest > 0 && free_bytes > bound && grace_is_over(free_bytes, bound);
 }
 
 HAK_COLD void hak_given_settle(int64_t bytes) { hak_add(&hak_purge.settled_bytes, bytes); }

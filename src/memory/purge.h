@@ -12,8 +12,8 @@
  * The grace: above the bound free memory stays for free_grace_ms, by 64 MiB or as much again as the bound, before it goes back: who frees much
  *            often wants it in a moment. It ends when more comes from the kernel meanwhile than a quarter of that: then it is not what is
  *            wanted. At once where there is a limit that it would exceed, where the user set the bound or learning halved it, and in a crowd;
- *            by a sixteenth of what the control group may have at most. What only its owner can use has none: blocks that
- *            strangers gave, blocks and spans that a thread keeps beyond its part of the bound; for their owner may wait for ever.
+ *            by a sixteenth of what the control group may have at most. What strangers gave has it, too, though its owner may wait:
+ *            he mostly wants it in a moment. Blocks and spans that a thread keeps beyond its part of the bound have none.
  * The delay: of the sweep, purge_delay_ms. It doubles, to 4 s at most, when what the sweep returned is touched again
  *            within a second, and falls back after half a minute without that.
  */

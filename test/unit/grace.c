@@ -129,14 +129,30 @@ static void so_much_has_no_grace(void **state) {
     assert_int_equal(free_now(), 150 * MIB);
 }
 
-/* Their owner may wait, and nobody else can use them. */
-static void what_strangers_gave_has_none(void **state) {
+/* Their owner may wait, and nobody else can use them: not for longer than what is free, and who looks only at that does not begin it anew. */
+static void what_strangers_gave_has_one_too(void **state) {
     (void)state;
     freed(4 * MIB, 0);
     hak_given_note(40 * MIB);
-    assert_true(hak_given_over());
+    assert_false(hak_given_over());
+    uint64_t since = hak_load_relaxed(&hak_purge.over_since_ms);
+    assert_true(since != 0);
     assert_false(hak_purge_over_long());
+    assert_int_equal(hak_load_relaxed(&hak_purge.over_since_ms), since);
+    hak_store_relaxed(&hak_purge.over_since_ms, hak_os_clock_ms() - GRACE_MS);
+    assert_true(hak_given_over());
+    assert_true(hak_given_over()); /* nor is there another one now */
     hak_given_note(-40 * MIB);
+    assert_false(hak_given_over());
+    hak_store_relaxed(&hak_purge.grace_from_ms, hak_os_clock_ms() - 1);
+    hak_given_note(40 * MIB);
+    assert_false(hak_given_over());
+    hak_given_note(-39 * MIB); /* the owner took in what makes it less than the bound: the next one is whole */
+    assert_false(hak_purge_over_long());
+    assert_int_equal(hak_load_relaxed(&hak_purge.over_since_ms), 0);
+    hak_given_note(70 * MIB); /* as much has none */
+    assert_true(hak_given_over());
+    hak_given_note(-71 * MIB);
 }
 
 static void there_is_none_where_somebody_waits_for_the_memory(void **state) {
@@ -240,7 +256,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_is_not_goes_back_and_the_next_has_no_grace, grace_begin, grace_end),
         cmocka_unit_test_setup_teardown(what_only_seemed_free_costs_no_grace, grace_begin, grace_end),
         cmocka_unit_test_setup_teardown(so_much_has_no_grace, grace_begin, grace_end),
-        cmocka_unit_test_setup_teardown(what_strangers_gave_has_none, grace_begin, grace_end),
+        cmocka_unit_test_setup_teardown(what_strangers_gave_has_one_too, grace_begin, grace_end),
         cmocka_unit_test_setup_teardown(there_is_none_where_somebody_waits_for_the_memory, grace_begin, grace_end),
         cmocka_unit_test_setup_teardown(who_grows_meanwhile_has_no_more_of_it, grace_begin, grace_end),
         cmocka_unit_test_setup_teardown(large_blocks_grow, grace_begin, grace_end),

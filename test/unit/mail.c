@@ -7,6 +7,8 @@
 
 #include "unit/heap_room.h"
 
+#include "heap/batch.h"
+
 #include "rules/options.h"
 
 #include <pthread.h>
@@ -54,6 +56,49 @@ static void stranger_frees_reach_the_owner(void **state) {
     heap_end(owner);
     heap_end(stranger);
     AUDIT();
+}
+
+static unsigned random_below(unsigned count) {
+    static uint64_t state = 1;
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(state >> 33) % count;
+}
+
+/* All are compared at once: also where tags are neighbours, for which a carry would tell one too many. */
+static void the_first_batch_with_a_tag_is_found(void **state) {
+    (void)state;
+    struct hak_heap *heap = heap_make();
+    for (unsigned round = 0; round < 100000; round++) {
+        uint16_t *tags = &heap->batch_tag[round % 16 * HAK_BATCH_WAYS], tag = (uint16_t)random_below(round % 2 ? 4 : 65536);
+        for (unsigned way = 0; way < HAK_BATCH_WAYS; way++) tags[way] = (uint16_t)(tag + random_below(5) - 2);
+        size_t found = HAK_BATCH_NONE;
+        for (unsigned way = HAK_BATCH_WAYS; way-- > 0;)
+            if (tags[way] == tag) found = way * sizeof(struct hak_batch);
+        assert_int_equal(hak_batch_way(heap, round % 16, tag), found);
+    }
+    memset(heap->batch_tag, 0, sizeof heap->batch_tag);
+    heap_end(heap);
+}
+
+/* By chance it has the other's tag, and a handler may have flushed the batch just now. */
+static void a_tag_alone_is_no_batch(void **state) {
+    (void)state;
+    static hak_atomic_u64 words[1 << 22];
+    struct hak_heap *heap = heap_make();
+    uint64_t hash = hak_batch_hash(words);
+    hak_atomic_u64 *other = words + 1, *end = words + sizeof words / sizeof *words;
+    while (other < end && (hak_batch_set(hak_batch_hash(other)) != hak_batch_set(hash) || hak_batch_tag_of(hak_batch_hash(other)) != hak_batch_tag_of(hash))) other++;
+    assert_true(other < end);
+    struct hak_batch *batch = hak_batch_at(heap, hak_batch_set(hash), 2 * sizeof(struct hak_batch));
+    *batch = (struct hak_batch){ .word = words, .mask = 1, .room = 9 };
+    hak_batch_tag(heap, batch, hak_batch_tag_of(hash));
+    assert_ptr_equal(hak_batch_find(heap, words), batch);
+    assert_null(hak_batch_find(heap, other));
+    batch->mask = 0;
+    assert_null(hak_batch_find(heap, words));
+    *batch = (struct hak_batch){ 0 };
+    hak_batch_tag(heap, batch, 0);
+    heap_end(heap);
 }
 
 static void blocks_of_one_word_go_back_in_one_batch(void **state) {
@@ -458,6 +503,8 @@ static void all_that_is_passed_to_another_thread_comes_back(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stranger_frees_reach_the_owner),
+        cmocka_unit_test(the_first_batch_with_a_tag_is_found),
+        cmocka_unit_test(a_tag_alone_is_no_batch),
         cmocka_unit_test(blocks_of_one_word_go_back_in_one_batch),
         cmocka_unit_test(four_words_of_one_hash_are_gathered_by_turns),
         cmocka_unit_test(a_thread_that_only_frees_reads_its_mail),
