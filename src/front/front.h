@@ -3,6 +3,7 @@
 #define HAK_FRONT_FRONT_H
 
 #include "front/fast.h"
+#include "heap/batch.h"
 #include "heap/family.h"
 #include "heap/heap.h"
 #include "heap/hooks.h"
@@ -59,12 +60,13 @@ HAK_INLINE bool hak_front_has_class(const struct hak_granule *record, size_t byt
  * and it is of another kind, or misuse. */
 HAK_INLINE bool hak_front_free_strange(void *block, struct hak_granule *record, struct hak_heap *owner) {
     struct hak_heap *self = hak_self;
-    if (HAK_UNLIKELY(owner == NULL || owner == self || owner == HAK_LARGE) || HAK_UNLIKELY(hak_heap_is_none(self))) return false;
-    if (HAK_UNLIKELY(hak_load_relaxed(&self->has_instances)) || HAK_UNLIKELY(hak_secure_is_on())) return false;
+    if (HAK_UNLIKELY(owner == NULL || owner == self || owner == HAK_LARGE) || HAK_UNLIKELY(hak_secure_is_on())) return false;
     uint64_t rest, index = hak_multiply((uint64_t)((const char *)block - record->start), &record->reciprocal, &rest);
     if (HAK_UNLIKELY(rest >= record->reciprocal) || HAK_UNLIKELY(hak_load_acquire(&record->words[index / 64]) >> index % 64 & 1)) return false;
+    if (HAK_LIKELY(!hak_fork_happened(self)) && HAK_LIKELY(hak_batch_free(self, record, (unsigned)index))) return true;
+    if (HAK_UNLIKELY(hak_heap_is_none(self)) || HAK_UNLIKELY(hak_load_relaxed(&self->has_instances))) return false;
     hak_fork_check(self);
-    hak_stranger_free(self, owner, record, block, (unsigned)index);
+    hak_stranger_free_first(self, owner, record, block, (unsigned)index);
     return true;
 }
 

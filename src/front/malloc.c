@@ -7,7 +7,6 @@
  */
 #include "front/front.h"
 
-#include "heap/batch.h"
 #include "heap/borrow.h"
 #include "heap/kept.h"
 #include "heap/middle.h"
@@ -498,7 +497,7 @@ static HAK_NOINLINE void free_strange_further(void *block, struct hak_granule *r
             return;
         }
     }
-    hak_stranger_free(self, owner, record, block, (unsigned)index); /* a block past the last is free for ever */
+    hak_stranger_free_first(self, owner, record, block, (unsigned)index); /* a block past the last is free for ever */
 }
 
 static HAK_COLD void free_watched(void *block, struct hak_heap *owner) {
@@ -514,10 +513,11 @@ static HAK_NOINLINE void free_strange(void *block, struct hak_granule *record, s
         free_watched(block, owner);
         return;
     }
-    /* hak_heap_none has no batch, so that nothing is written to it */
     bool is_rare = HAK_UNLIKELY(hak_secure_is_on()) || HAK_UNLIKELY(hak_fork_happened(self));
-    if (!is_rare && HAK_LIKELY(hak_batch_free(self, record, (unsigned)index))) return;
-    free_strange_further(block, record, owner, index);
+    if (!is_rare && HAK_LIKELY(hak_batch_free(self, record, (unsigned)index))) return; /* hak_heap_none has no batch */
+    if (HAK_UNLIKELY(is_rare) || HAK_UNLIKELY(hak_heap_is_none(self)) || HAK_UNLIKELY(hak_load_relaxed(&self->has_instances)))
+        free_strange_further(block, record, owner, index);
+    else hak_stranger_free_first(self, owner, record, block, (unsigned)index);
 }
 
 HAK_NOINLINE void hak_free_other(void *block, struct hak_granule *record, void *seen_owner) {

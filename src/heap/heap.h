@@ -464,7 +464,9 @@ void hak_list_remove(struct hak_heap *heap, struct hak_slab *slab);
 void hak_given_taken(struct hak_heap *heap, const struct hak_row *row, uint32_t count);
 /* Frees a block of another heap's slab, the one with that index there. `self` may be hak_heap_none; `owner` as the record names it. */
 void hak_stranger_free(struct hak_heap *self, struct hak_heap *owner, const struct hak_granule *record, void *block, unsigned index);
-/* The same, with others of its word; `self` is none of these. */
+/* The same; its word has no batch. */
+void hak_stranger_free_first(struct hak_heap *self, struct hak_heap *owner, const struct hak_granule *record, void *block, unsigned index);
+/* With others of its word; `self` is none of these. */
 void hak_stranger_gather(struct hak_heap *self, const struct hak_granule *record, unsigned index);
 void hak_batch_flush(struct hak_heap *self);
 /* Reads what this heap's thread posted last to a dead heap, and nobody has read. */

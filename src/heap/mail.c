@@ -153,7 +153,7 @@ static HAK_COLD bool is_awaited(const struct hak_granule *record) {
 }
 
 /* The lines that the flush will need are fetched meanwhile: the owner's word, the strangers', and the header. */
-static HAK_NOINLINE void batch_begin(struct hak_heap *self, struct hak_batch *batch, const struct hak_granule *record,
+HAK_INLINE void batch_begin(struct hak_heap *self, struct hak_batch *batch, const struct hak_granule *record,
                                      hak_atomic_u64 *word, uint64_t bit) {
     size_t granule = hak_granule_of(record->start);
     struct hak_slab *slab = hak_slab_at(granule);
@@ -218,7 +218,7 @@ HAK_INLINE void count_since(struct hak_heap *self) {
     if (HAK_UNLIKELY(++self->batch_since > SINCE_MAX)) chores_without_visits(self);
 }
 
-static void gather(struct hak_heap *self, const struct hak_granule *record, hak_atomic_u64 *word, uint64_t bit) {
+static HAK_NOINLINE void gather(struct hak_heap *self, const struct hak_granule *record, hak_atomic_u64 *word, uint64_t bit) {
     batch_begin(self, batch_next(self, word), record, word, bit);
     count_since(self);
 }
@@ -235,17 +235,20 @@ static HAK_COLD void free_without(const struct hak_granule *record, hak_atomic_u
     give(hak_self, hak_slab_at(granule), word, hak_slab_behind(granule, word), bit);
 }
 
-void hak_stranger_free(struct hak_heap *self, struct hak_heap *owner, const struct hak_granule *record, void *block, unsigned index) {
+void hak_stranger_free_first(struct hak_heap *self, struct hak_heap *owner, const struct hak_granule *record, void *block, unsigned index) {
     hak_atomic_u64 *word = &record->words[index / 64];
     uint64_t bit = UINT64_C(1) << index % 64;
     if (HAK_UNLIKELY(hak_heap_is_none(self))) {
         free_without(record, word, bit);
         return;
     }
-    if (hak_batch_free(self, record, index)) return;
     HAK_COUNT(&self->counters, free_stranger, 1);
     if (may_tell(self, record, word) && hak_letter_put(self, owner, block)) count_since(self);
     else gather(self, record, word, bit);
+}
+
+void hak_stranger_free(struct hak_heap *self, struct hak_heap *owner, const struct hak_granule *record, void *block, unsigned index) {
+    if (!hak_batch_free(self, record, index)) hak_stranger_free_first(self, owner, record, block, index); /* none has no batch */
 }
 
 /* --- the owner's side --- */
