@@ -154,7 +154,7 @@ static HAK_COLD bool is_awaited(const struct hak_granule *record) {
 
 /* The lines that the flush will need are fetched meanwhile: the owner's word, the strangers', and the header. */
 HAK_INLINE void batch_begin(struct hak_heap *self, struct hak_batch *batch, const struct hak_granule *record,
-                                     hak_atomic_u64 *word, uint64_t bit) {
+                            hak_atomic_u64 *word, uint64_t bit) {
     size_t granule = hak_granule_of(record->start);
     struct hak_slab *slab = hak_slab_at(granule);
     unsigned room = room_for(record);
