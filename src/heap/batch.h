@@ -1,10 +1,10 @@
 /* batch.h - blocks of other heaps that a thread frees, gathered by the word: given back in one go (heap/mail.c).
  *
- * Owns:      `batch`, `batch_tags` of a heap.
+ * Owns:      `batch` and `batch_tag` of a heap.
  * Threads:   the heap's own. heap/census.c reads batches of others: batch_begin() and hak_batch_flush_one() of heap/mail.c have the order.
  * Invariant: a batch holds something <=> its mask is not 0. A tag is no more than a hint: a signal handler may flush its batch meanwhile.
  * Measured:  who frees what another thread wrote reads it first, and what such a read takes is hidden behind what follows as far as the
- *            processor looks ahead: some 450 instructions. Each here costs more than its cycle (docs/experiments.md).
+ *            processor looks ahead, some hundreds of instructions: each one here costs more than its cycle (docs/experiments.md).
  */
 #ifndef HAK_HEAP_BATCH_H
 #define HAK_HEAP_BATCH_H

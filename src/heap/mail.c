@@ -195,7 +195,7 @@ static bool may_tell(struct hak_heap *self, const struct hak_granule *record, co
     enum { MANY = 4, NAME_SHIFT = 8 };
     HAK_STATIC(sizeof self->freed_to / sizeof *self->freed_to == 1 << (64 - 58) && HAK_BATCH_BYTES / HAK_LETTER_BYTES_MAX == 8);
     if (self->gathered >= MANY * GATHERED_ONE || room_for(record) < 8 || HAK_UNLIKELY(hak_heap_crowd() != 0)) return false;
-    unsigned at = (unsigned)((uintptr_t)word * UINT64_C(0x9e3779b97f4a7c15) >> 58);
+    unsigned at = (unsigned)(hak_batch_hash(word) >> 58);
     uint32_t name = (uint32_t)((uintptr_t)word / sizeof *word) << NAME_SHIFT | self->flushes;
     if (self->freed_to[at] != name) {
         self->freed_to[at] = name;
