@@ -269,6 +269,12 @@ static HAK_NOINLINE void *malloc_above_first(size_t bytes, struct hak_heap *heap
     return hak_malloc_above(bytes, heap);
 }
 
+/* The class has nothing, and may be none of the size's own. */
+static HAK_NOINLINE void *malloc_served(size_t bytes, struct hak_heap *heap, unsigned class_index) {
+    if (HAK_LIKELY(hak_borrow_goes_on(bytes, heap, class_index))) return hak_visit(bytes, heap, class_index);
+    return hak_malloc_own(bytes); /* a bin of its own may have blocks */
+}
+
 /* Its bin was not looked at yet. */
 HAK_NOINLINE void *hak_malloc_above(size_t bytes, struct hak_heap *heap) {
     if (HAK_UNLIKELY(bytes - 1 >= HAK_SLAB_BLOCK_BYTES_MAX)) return bytes ? malloc_large(bytes) : malloc_nothing();
@@ -288,16 +294,14 @@ HAK_NOINLINE void *hak_malloc_above(size_t bytes, struct hak_heap *heap) {
         bin->word = word & (word - 1);
         return bin->base + hak_word_first(word) * (size_t)hak_classes[class_index].block_bytes;
     }
+    if (HAK_UNLIKELY(hak_borrow_serves_middle(heap))) return malloc_served(bytes, heap, class_index);
     return hak_visit(bytes, heap, class_index);
 }
 
 /* Of a heap that is none all classes are split, and its class of 0 bytes, too. */
 HAK_NOINLINE void *hak_malloc_empty(size_t bytes, struct hak_heap *heap, size_t class_bytes) {
     unsigned class_index = (unsigned)class_bytes / 16;
-    if (HAK_UNLIKELY(class_index != hak_class_small(bytes)) && class_index != 0) {
-        hak_borrow_served(bytes, heap, class_index);
-        return hak_malloc_own(bytes); /* a bin of its own may have blocks */
-    }
+    if (HAK_UNLIKELY(class_index != hak_class_small(bytes)) && class_index != 0) return malloc_served(bytes, heap, class_index);
     if (HAK_UNLIKELY(hak_load_relaxed(&heap->split) >> ((class_index - 1) & 63) & 1)) {
         if (HAK_UNLIKELY(hak_heap_is_none(heap))) return malloc_first(bytes);
         return malloc_split(bytes, heap, class_index, __builtin_return_address(0), (uintptr_t)__builtin_dwarf_cfa());

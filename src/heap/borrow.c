@@ -38,26 +38,48 @@ static void serve_by(struct hak_heap *heap, unsigned index, unsigned by) {
     if (index > HAK_NARROW_CLASS_MAX) heap->class_bytes[index - 2] = bytes;
 }
 
+static HAK_NOINLINE bool may_serve(struct hak_heap *heap, const struct hak_shelf *shelf) {
+    int32_t asks = hak_borrow_asks(shelf), most = (int32_t)hak_load_relaxed(&hak_rare_blocks);
+    bool is_rare = shelf->rare < HAK_RARE_OFTEN && asks < most && most != HAK_RARE_BLOCKS;
+    return is_rare && hak_load_relaxed(&heap->split) == 0 && !hak_load_relaxed(&heap->is_instance);
+}
+
 /* By its own bin, if it has earned a slab just now: that will have blocks. */
-static HAK_NOINLINE void serve(struct hak_heap *heap, unsigned index) {
-    if (index > HAK_SMALL_CLASS_MAX) return;
-    bool is_plain = hak_load_relaxed(&heap->split) == 0 && !hak_load_relaxed(&heap->is_instance);
-    serve_by(heap, index, is_plain && heap->shelf[index].rare < HAK_RARE_OFTEN ? hak_classes[index].coarse : index);
+static HAK_NOINLINE void serve(size_t bytes, struct hak_heap *heap, unsigned index) {
+    const struct hak_shelf *shelf = &heap->shelf[index];
+    bool is_served = may_serve(heap, shelf);
+    if (index <= HAK_SMALL_CLASS_MAX) {
+        serve_by(heap, index, is_served ? hak_classes[index].coarse : index);
+    } else if (is_served) {
+        heap->middle_lent |= HAK_MIDDLE_SERVED;
+        heap->middle_at[(bytes - 1) / HAK_MIDDLE_STEP] = (uint8_t)(hak_classes[index].coarse - HAK_SMALL_CLASS_MAX);
+    }
 }
 
 HAK_COLD void hak_borrow_serve_none(struct hak_heap *heap) {
     for (unsigned i = 0; i < HAK_SMALL_CLASS_MAX; i++) heap->class_bytes[i] = (uint16_t)hak_classes[hak_class_small(16 * i + 1)].block_bytes;
 }
 
-HAK_NOINLINE void hak_borrow_served(size_t bytes, struct hak_heap *heap, unsigned by) {
+/* The class has asked about as often as blocks went into the coarser class's bin since; what that keeps of the last ones freed is not counted. */
+HAK_NOINLINE bool hak_borrow_goes_on(size_t bytes, struct hak_heap *heap, unsigned by) {
     enum { MOST = 64 };
-    unsigned index = hak_class_small(bytes);
+    bool is_middle = by > HAK_SMALL_CLASS_MAX;
+    unsigned index = is_middle ? (unsigned)hak_heap_middle_class(heap, bytes) : hak_class_small(bytes);
+    if (index == by) return true;
     struct hak_shelf *shelf = &heap->shelf[index];
-    uint32_t handed = (uint32_t)heap->shelf[by].handed, *from = &heap->served_from[by / 8], count = handed - *from;
+    uint32_t *from = is_middle ? &heap->middle_served_from[(by - HAK_SMALL_CLASS_MAX - 1) / 4] : &heap->served_from[by / 8];
+    uint32_t handed = (uint32_t)heap->shelf[by].handed, count = handed - *from;
     *from = handed;
-    serve_by(heap, index, index);
-    bool is_rare = shelf->rare < HAK_RARE_OFTEN && hak_borrow_asks(shelf) < (int32_t)hak_load_relaxed(&hak_rare_blocks);
-    if (is_rare) shelf->rare += (int32_t)(count < MOST ? count : MOST);
+    bool is_served = may_serve(heap, shelf), has_own = hak_bin_at(heap, index)->word != 0;
+    if (is_served) shelf->rare += (int32_t)(count < MOST ? count : MOST);
+    if (is_middle) has_own |= hak_middle_count(hak_middle_of(heap, index)) != 0;
+    if (is_served && !has_own) {
+        HAK_COUNT(&heap->counters, visit_coarse, 1);
+        return true;
+    }
+    if (is_middle) heap->middle_at[(bytes - 1) / HAK_MIDDLE_STEP] = 0;
+    else serve_by(heap, index, index);
+    return false;
 }
 
 static void lent_set(struct hak_heap *heap, uint64_t lent) {
@@ -97,6 +119,24 @@ void hak_borrow_forget_lent(struct hak_heap *heap, bool is_end) {
     }
 }
 
+HAK_INLINE void *take_coarse(size_t bytes, struct hak_heap *heap, unsigned coarse) {
+    struct hak_bin *bin = hak_bin_of(heap, coarse);
+    uint64_t word = bin->word;
+    if (word == 0) return hak_visit_any(bytes, heap, coarse);
+    bin->word = word & (word - 1);
+    return bin->base + hak_word_first(word) * (size_t)hak_classes[coarse].block_bytes;
+}
+
+static HAK_NOINLINE void *rare_among_many(size_t bytes, struct hak_heap *heap, unsigned index) {
+    unsigned coarse = hak_classes[index].coarse;
+    serve(bytes, heap, index);
+    if (hak_class_is_middle(coarse)) {
+        if (hak_middle_count(hak_middle_of(heap, coarse)) != 0) return visit_middle(bytes, heap, coarse);
+        hak_middle_of(heap, coarse)->state = 0; /* the run of frees ends */
+    }
+    return take_coarse(bytes, heap, coarse);
+}
+
 HAK_NOINLINE void *hak_borrow_rare(size_t bytes, struct hak_heap *heap, unsigned index) {
     struct hak_shelf *shelf = hak_shelf_of(heap, index);
     unsigned coarse = hak_classes[index].coarse;
@@ -107,16 +147,7 @@ HAK_NOINLINE void *hak_borrow_rare(size_t bytes, struct hak_heap *heap, unsigned
     }
     rare_asked(shelf);
     HAK_COUNT(&heap->counters, visit_coarse, 1);
-    struct hak_bin *bin = hak_bin_of(heap, coarse);
-    uint64_t word = bin->word;
-    if (hak_class_is_middle(coarse)) {
-        if (hak_middle_count(hak_middle_of(heap, coarse)) != 0) return visit_middle(bytes, heap, coarse);
-        hak_middle_of(heap, coarse)->state = 0; /* the run of frees ends */
-    }
-    if (HAK_UNLIKELY(!is_few)) serve(heap, index);
-    if (word == 0) return hak_visit_any(bytes, heap, coarse);
-    bin->word = word & (word - 1);
-    return bin->base + hak_word_first(word) * (size_t)hak_classes[coarse].block_bytes;
+    return HAK_LIKELY(is_few) ? take_coarse(bytes, heap, coarse) : rare_among_many(bytes, heap, index);
 }
 
 /* --- before a page more --- */

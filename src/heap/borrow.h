@@ -30,9 +30,11 @@ HAK_INLINE unsigned hak_borrow_exact(size_t bytes, unsigned index) {
 /* It may be served by the next. */
 HAK_INLINE bool hak_borrow_has_pair(unsigned exact) { return hak_class_is_middle(exact) && hak_class_pair(exact) != exact; }
 
-/* Where heaps are many a class stays rare for long: its sizes are served by the coarser class's bin on malloc's fast path, until that is empty when it
- * is asked for them. Then the class has asked about as often as blocks went into that bin meanwhile, and is served by its own bin until it asks again. */
-void hak_borrow_served(size_t bytes, struct hak_heap *heap, unsigned by);
+/* Where heaps are many a class stays rare for long: its sizes are served by the coarser class's bin on malloc's fast path (above 1 KiB by that and by
+ * what is kept), until that is empty when it is asked for them. Then the class has asked about as often as blocks went into that bin meanwhile.
+ * True: the coarser class, which has nothing at hand, is to be visited for it; false: the size's own class serves it from here on. */
+bool hak_borrow_goes_on(size_t bytes, struct hak_heap *heap, unsigned by);
+HAK_INLINE bool hak_borrow_serves_middle(const struct hak_heap *heap) { return (int64_t)heap->middle_lent < 0; } /* HAK_MIDDLE_SERVED */
 void hak_borrow_serve_none(struct hak_heap *heap);
 
 /* A block for a class that is rare in this heap: of the coarser one, or at last of a slab of its own. */

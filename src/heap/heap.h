@@ -60,7 +60,8 @@ struct hak_pools { /* by class */
 
 /* The blocks above 1 KiB of one class that their owner freed last: heap/middle.c. */
 enum { HAK_MIDDLE_CLASSES = HAK_CLASS_COUNT - HAK_SMALL_CLASS_MAX - 1 };
-enum { HAK_MIDDLE_BLOCKS = 13, HAK_MIDDLE_NUMBERS = 64, HAK_MIDDLE_SIZES = HAK_SLAB_BLOCK_BYTES_MAX / 128 };
+enum { HAK_MIDDLE_BLOCKS = 13, HAK_MIDDLE_NUMBERS = 64, HAK_MIDDLE_STEP = 128,
+       HAK_MIDDLE_SIZES = HAK_SLAB_BLOCK_BYTES_MAX / HAK_MIDDLE_STEP };
 enum { HAK_MIDDLE_RUN = 16, HAK_MIDDLE_ONE_RUN = UINT8_MAX + 1, HAK_MIDDLE_MOST = 256 << 10 };
 struct hak_middle {
     union {
@@ -99,6 +100,9 @@ struct hak_kept {
     struct hak_granule *record[HAK_KEPT_SIZES][HAK_KEPT_EACH_MOST];
 };
 
+/* In middle_lent: middle_at may name a coarser class for a rare one (heap/borrow.h). */
+#define HAK_MIDDLE_SERVED (UINT64_C(1) << 63)
+
 /* Blocks of one word of another heap's slab, to be given back in one go. */
 enum { HAK_BATCHES = 64 };
 struct hak_batch {
@@ -126,7 +130,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     int32_t clock_rest;                  /* what clock_in would be more by, if batches did not wait for the next visit */
     uint32_t at_hand_most;               /* a visit leaves so many blocks in the bin at most, + 1; 0: all that it found. hak_heap_hurry() */
     uint64_t batches;                    /* which batches hold something, or more, as bits */
-    uint64_t middle_lent;                /* bit c: class c above 1 KiB has no slabs of its own, its pair serves it (hak_class_serving); 0: all have */
+    uint64_t middle_lent;                /* bit c: class c above 1 KiB has no slabs of its own, its pair serves it (hak_class_serving); HAK_MIDDLE_SERVED */
     int64_t free_sum;                    /* its part of hak_purge.free_bytes that is not added yet, with what middle_in is below middle_from */
     int64_t middle_from;                 /* what middle_in was when free_sum last had all of it: hak_middle_settle() */
     int64_t given_sum;                   /* the same of hak_purge.given_bytes */
@@ -203,6 +207,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     _Atomic(struct hak_batch *) flying; /* the batch that is just being flushed, of these blocks: in neither its mask nor the row, for heap/family.c */
     hak_atomic_u64 flying_mask;
     HAK_ALIGNED(HAK_LINE) struct hak_letter letter[HAK_LETTER_LINES];
+    uint32_t middle_served_from[HAK_MIDDLE_CLASSES / 4]; /* as served_from, of the classes above 1 KiB, by (class - the first of those) / 4 */
     uint8_t drawn[HAK_SMALL_CLASS_MAX + 1]; /* heap/secure.h's: the bit of the bin's word that is next, + 1; 0: none yet */
 };
 enum { HAK_HEAP_FIRST_BYTES = 4096 }; /* a page, and heaps begin with one (heap/birth.c) */
@@ -364,7 +369,7 @@ HAK_INLINE struct hak_middle *hak_middle_of(struct hak_heap *heap, size_t class_
 /* For a size above 1 KiB; or of nothing. */
 HAK_INLINE struct hak_middle *hak_middle_for(struct hak_heap *heap, size_t bytes) {
     HAK_STATIC(offsetof(struct hak_heap, middle) == offsetof(struct hak_heap, middle_none) + sizeof(struct hak_middle));
-    size_t at = heap->middle_at[(bytes - 1) / 128];
+    size_t at = heap->middle_at[(bytes - 1) / HAK_MIDDLE_STEP];
     struct hak_middle *middle = (struct hak_middle *)(void *)((char *)heap + at * sizeof *middle + offsetof(struct hak_heap, middle_none));
     HAK_SAME(middle); /* as above */
     return middle;

@@ -225,7 +225,7 @@ static void *take_from_new(struct hak_heap *heap, unsigned index) {
     shelf->current = hak_slab_row(slab);
     /* its pages are resident, and the class has filled a slab before: no first touch to save up, unless
      * pages are counted: for classes that it serves, too */
-    bool is_few = hak_load_relaxed(&hak_rare_blocks) == HAK_RARE_BLOCKS && (heap->middle_lent == 0 || !hak_class_is_pair(index));
+    bool is_few = hak_load_relaxed(&hak_rare_blocks) == HAK_RARE_BLOCKS && ((heap->middle_lent & HAK_CLASSES_LENT) == 0 || !hak_class_is_pair(index));
     bool is_open = slab->whole && is_few && shelf->handed > hak_slab_class(slab)->capacity;
     if (is_open) slab->frontier = UINT16_MAX;
     if (is_open && is_more) heap->opened_bytes += (uint64_t)hak_slab_class(slab)->granules << HAK_GRANULE_SHIFT; /* by huge pages it grows, too */

@@ -111,6 +111,49 @@ static void where_heaps_are_many_a_rare_size_is_no_visit_each_time(void **state)
     }
 }
 
+enum { HELD_MOST = 1000 };
+static unsigned hold_until_of(void **held, size_t bytes, unsigned class_index) {
+    for (unsigned count = 0; count < HELD_MOST;) {
+        void *block = held[count++] = hidden_malloc(bytes);
+        if (hak_slab_of(hak_granule_at(hak_granule_of(block)))->class_index == class_index) return count;
+    }
+    return HELD_MOST + 1;
+}
+static void let_go(void **held, unsigned count) {
+    while (count-- > 0) free(held[count]);
+}
+
+/* The same above 1 KiB: what was freed last of the coarser class serves it, too. Who holds much of it makes it earn a slab; so does anybody once
+ * heaps are few again. */
+static void above_1_kib_a_rare_size_is_no_visit_each_time(void **state) {
+    (void)state;
+    enum { TURNS = 500, HEAPS = 20, ROUNDS = 2 };
+    static void *held[HELD_MOST];
+    assert_int_equal(hak_self->middle_lent & HAK_CLASSES_LENT, 0); /* all are their own */
+    for (unsigned c = HAK_SMALL_CLASS_MAX + 1; c < HAK_SIZE_CLASS_COUNT; c++) {
+        unsigned coarse = hak_classes[c].coarse;
+        size_t bytes = hak_classes[c].block_bytes;
+        if (coarse == c) continue;
+        for (unsigned round = 0; round < ROUNDS; round++) {
+            hak_middle_flush(hak_self);
+            hak_bin_put_back(hak_self, c);
+            assert_int_equal(hak_self->shelf[c].partial, 0);
+            hak_self->shelf[c].rare = 0;
+            hak_self->shelf[coarse].rare = HAK_RARE_GREW;
+            hak_store_relaxed(&hak_rare_blocks, HEAPS * HAK_RARE_ASKS);
+            uint64_t before = visits();
+            for (unsigned i = 0; i < TURNS; i++) assert_true(malloc_is_of(bytes, coarse));
+            assert_in_range(visits() - before, 1, 2);
+            if (round > 0) hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
+            unsigned count = hold_until_of(held, bytes, c);
+            assert_in_range(count, 2, HELD_MOST);
+            let_go(held, count);
+            assert_true(malloc_is_of(bytes, c));
+            hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
+        }
+    }
+}
+
 /* operator new, which says who asked, comes by another way than malloc: the slab it earns there is malloc's, too. A bin that had blocks was filled. */
 static void what_earns_a_slab_elsewhere_serves_malloc(void **state) {
     (void)state;
@@ -153,6 +196,7 @@ int main(void) {
         cmocka_unit_test(what_can_never_be_had_empties_nothing),
         cmocka_unit_test(what_is_not_to_be_had_now_is_a_shortage),
         cmocka_unit_test(where_heaps_are_many_a_rare_size_is_no_visit_each_time),
+        cmocka_unit_test(above_1_kib_a_rare_size_is_no_visit_each_time),
         cmocka_unit_test(what_earns_a_slab_elsewhere_serves_malloc),
         cmocka_unit_test(a_rare_size_is_its_own_soon_when_heaps_are_few_again),
     };
