@@ -160,10 +160,23 @@ HAK_INLINE size_t hak_front_own_bytes(const void *block) {
     return hak_row_of(record->words)->block_bytes;
 }
 
+/* The same of one above 1 KiB in a granule with this record; 0 also where it may be free and kept for the thread's next malloc. */
+HAK_INLINE size_t hak_front_own_middle_bytes(const struct hak_granule *record, const void *block) {
+    struct hak_heap *self = hak_self;
+    size_t class_index = hak_slab_owners_middle(self, hak_load_relaxed(&((struct hak_granule *)(uintptr_t)record)->owner));
+    if (class_index == 0) return 0;
+    uint64_t low, index = hak_multiply((uint64_t)((const char *)block - record->start), &record->reciprocal, &low);
+    if (HAK_UNLIKELY(low >= record->reciprocal)) return 0;
+    if (HAK_UNLIKELY(hak_word_has(hak_load_relaxed(&record->words[index / 64]) | hak_middle_of(self, class_index)->numbers, index))) return 0;
+    return hak_row_of(record->words)->block_bytes;
+}
+
+/* find.c: of any block. */
+size_t hak_usable_further(const char *function, const void *block);
 /* What a block can hold; of NULL 0. A server that counts its memory asks at each malloc and each free. */
 HAK_INLINE size_t hak_front_usable(const char *function, const void *block) {
     size_t bytes = hak_front_own_bytes(block);
-    return HAK_LIKELY(bytes != 0) ? bytes : block ? hak_find(function, block).bytes : 0;
+    return HAK_LIKELY(bytes != 0) || HAK_UNLIKELY(!block) ? bytes : hak_usable_further(function, block);
 }
 
 /* realloc once left a block larger than a smaller one would be, there being no memory for that: sizes say little since. */

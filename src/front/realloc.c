@@ -164,7 +164,18 @@ HAK_INLINE bool large_stays(size_t old_bytes, size_t bytes) {
     return HAK_LIKELY(!hak_secure_is_on()) && HAK_LIKELY(HAK_HOOK(large_lift) == NULL);
 }
 
+HAK_INLINE void *resize_large_or_stay(struct hak_granule *record, void *block, size_t old_bytes, size_t bytes, const void *address, uintptr_t stack) {
+    return large_stays(old_bytes, bytes) ? block : resize_large(record, block, old_bytes, bytes, address, stack);
+}
+
 void *hak_front_realloc(const char *function, void *block, size_t bytes, const void *address, uintptr_t stack) {
+    if (HAK_LIKELY(bytes - 1 < PTRDIFF_MAX) && HAK_LIKELY(hak_region_holds(block))) { /* the usual ones of these need not be asked for everything */
+        struct hak_granule *record = hak_granule_at(hak_granule_of(block));
+        size_t own_bytes = hak_front_own_middle_bytes(record, block);
+        if (HAK_LIKELY(own_bytes != 0)) return small_stays(own_bytes, bytes) ? block : resize_small(block, own_bytes, bytes, address, stack);
+        if (HAK_LIKELY(hak_load_acquire(&record->owner) == HAK_LARGE) && HAK_LIKELY(record->start == block))
+            return resize_large_or_stay(record, block, hak_large_usable(record), bytes, address, stack);
+    }
     struct hak_found found = hak_find(function, block);
     if (bytes == 0) { /* as glibc does; C23 leaves it undefined */
         hak_free_own(block);
@@ -174,7 +185,7 @@ void *hak_front_realloc(const char *function, void *block, size_t bytes, const v
         errno = ENOMEM;
         return NULL;
     }
-    if (found.large) return large_stays(found.bytes, bytes) ? block : resize_large(found.record, block, found.bytes, bytes, address, stack);
+    if (found.large) return resize_large_or_stay(found.record, block, found.bytes, bytes, address, stack);
     if (HAK_UNLIKELY(found.apart) && bytes != found.bytes) /* who uses the old address is to be found */
         return copy_to_new(block, found.bytes, bytes, address, stack);
     if (HAK_UNLIKELY(found.exact)) return resize_exact(found, block, bytes, address, stack);
