@@ -40,44 +40,45 @@ static bool is_large_of(const struct hak_granule *record, const void *block, siz
     return record->start == block && stated > HAK_SLAB_BLOCK_BYTES_MAX && rest < (size_t)1 << hak_page_shift() && !hak_secure_is_on();
 }
 
-static HAK_NOINLINE void free_stated_further(void *block, size_t stated, const char *function) {
+static HAK_NOINLINE void free_stated_otherwise(void *block, size_t stated, const char *function) {
     if (!block) return;
-    if (HAK_LIKELY(hak_region_holds(block))) {
-        struct hak_granule *record = hak_granule_at(hak_granule_of(block));
-        struct hak_heap *owner = hak_load_acquire(&record->owner);
-        unsigned middle_class = (unsigned)hak_slab_owners_middle(hak_self, owner);
-        bool is_slabs = stated - 1 < HAK_SLAB_BLOCK_BYTES_MAX;
-        if (middle_class != 0) {
-            if (HAK_LIKELY(is_slabs) && HAK_LIKELY(hak_front_has_class(record, stated))) {
-                hak_middle_free(block, record, hak_self, function, middle_class);
-                return;
-            }
-        } else if (HAK_LIKELY(is_slabs) && hak_front_has_class(record, stated) && HAK_LIKELY(hak_front_free_strange(block, record, owner))) {
-            return;
-        }
-    }
     hak_check_size(function, block, stated);
     hak_free_own(block);
 }
 
-/* The thread's own above 1 KiB, of just this class, and large ones: it saves no register. */
-HAK_NOINLINE void hak_free_stated(void *block, size_t stated, const char *function) {
-    if (HAK_LIKELY(hak_region_holds(block))) { /* NULL is not */
-        struct hak_granule *record = hak_granule_at(hak_granule_of(block));
-        struct hak_heap *self = hak_self, *owner = hak_load_acquire(&record->owner);
-        size_t middle_class = hak_slab_owners_middle(self, owner);
-        if (HAK_LIKELY(middle_class != 0)) {
-            const struct hak_row *row = hak_row_of(record->words); /* which is read in any case */
-            if (HAK_LIKELY(row->block_bytes - stated < row->step)) {
-                hak_middle_free_inline(block, record, self, function, middle_class);
-                return;
-            }
-        } else if (owner == HAK_LARGE && HAK_LIKELY(is_large_of(record, block, stated))) {
-            hak_free_other(block, record, owner);
+/* In the window: another thread's, or a block above 1 KiB that another class serves. */
+static HAK_NOINLINE void free_stated_further(void *block, size_t stated, const char *function, struct hak_granule *record, struct hak_heap *owner,
+                                             unsigned middle_class) {
+    if (HAK_LIKELY(stated - 1 < HAK_SLAB_BLOCK_BYTES_MAX) && HAK_LIKELY(owner != HAK_LARGE) && HAK_LIKELY(hak_front_has_class(record, stated))) {
+        if (middle_class != 0) {
+            hak_middle_free(block, record, hak_self, function, middle_class);
             return;
         }
+        if (HAK_LIKELY(hak_front_free_strange(block, record, owner))) return;
     }
-    free_stated_further(block, stated, function);
+    free_stated_otherwise(block, stated, function);
+}
+
+/* The thread's own above 1 KiB, of just this class, and large ones: it saves no register. */
+HAK_NOINLINE void hak_free_stated(void *block, size_t stated, const char *function) {
+    if (HAK_UNLIKELY(!hak_region_holds(block))) { /* nor NULL */
+        free_stated_otherwise(block, stated, function);
+        return;
+    }
+    struct hak_granule *record = hak_granule_at(hak_granule_of(block));
+    struct hak_heap *self = hak_self, *owner = hak_load_acquire(&record->owner);
+    size_t middle_class = hak_slab_owners_middle(self, owner);
+    if (middle_class != 0) {
+        const struct hak_row *row = hak_row_of(record->words); /* which is read in any case */
+        if (HAK_LIKELY(row->block_bytes - stated < row->step)) {
+            hak_middle_free_inline(block, record, self, function, middle_class);
+            return;
+        }
+    } else if (owner == HAK_LARGE && HAK_LIKELY(is_large_of(record, block, stated))) {
+        hak_free_other(block, record, owner);
+        return;
+    }
+    free_stated_further(block, stated, function, record, owner, (unsigned)middle_class);
 }
 
 void hak_free_sized_slow(void *block, size_t bytes) { hak_free_stated(block, bytes, "free_sized"); }
