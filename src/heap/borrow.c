@@ -38,16 +38,23 @@ static void serve_by(struct hak_heap *heap, unsigned index, unsigned by) {
     if (index > HAK_NARROW_CLASS_MAX) heap->class_bytes[index - 2] = bytes;
 }
 
-static HAK_NOINLINE bool may_serve(struct hak_heap *heap, const struct hak_shelf *shelf) {
+/* Of a class that is split, or whose coarser one is, the pools are asked. */
+static bool is_split(const struct hak_heap *heap, unsigned index) {
+    uint64_t split = hak_load_relaxed(&heap->split);
+    return index <= HAK_SMALL_CLASS_MAX && ((split >> (index - 1) | split >> (hak_classes[index].coarse - 1)) & 1) != 0;
+}
+
+static HAK_NOINLINE bool may_serve(const struct hak_heap *heap, unsigned index) {
+    const struct hak_shelf *shelf = &heap->shelf[index];
     int32_t asks = hak_borrow_asks(shelf), most = (int32_t)hak_load_relaxed(&hak_rare_blocks);
     bool is_rare = shelf->rare < HAK_RARE_OFTEN && asks < most && most != HAK_RARE_BLOCKS;
-    return is_rare && hak_load_relaxed(&heap->split) == 0 && !hak_load_relaxed(&heap->is_instance);
+    return is_rare && !is_split(heap, index) && !hak_load_relaxed(&heap->is_instance);
 }
 
 /* By its own bin, if it has earned a slab just now: that will have blocks. */
 static HAK_NOINLINE void serve(size_t bytes, struct hak_heap *heap, unsigned index) {
-    const struct hak_shelf *shelf = &heap->shelf[index];
-    bool is_served = may_serve(heap, shelf);
+    if (index >= HAK_CLASS_COUNT) return; /* a pool */
+    bool is_served = may_serve(heap, index);
     if (index <= HAK_SMALL_CLASS_MAX) {
         serve_by(heap, index, is_served ? hak_classes[index].coarse : index);
     } else if (is_served) {
@@ -70,7 +77,7 @@ HAK_NOINLINE bool hak_borrow_goes_on(size_t bytes, struct hak_heap *heap, unsign
     uint32_t *from = is_middle ? &heap->middle_served_from[(by - HAK_SMALL_CLASS_MAX - 1) / 4] : &heap->served_from[by / 8];
     uint32_t handed = (uint32_t)heap->shelf[by].handed, count = handed - *from;
     *from = handed;
-    bool is_served = may_serve(heap, shelf), has_own = hak_bin_at(heap, index)->word != 0;
+    bool is_served = may_serve(heap, index), has_own = hak_bin_at(heap, index)->word != 0;
     if (is_served) shelf->rare += (int32_t)(count < MOST ? count : MOST);
     if (is_middle) has_own |= hak_middle_count(hak_middle_of(heap, index)) != 0;
     if (is_served && !has_own) {

@@ -8,6 +8,7 @@
 #include "unit/room.h"
 
 #include "front/front.h"
+#include "heap/pool.h"
 #include "memory/purge.h"
 
 #include <errno.h>
@@ -111,6 +112,41 @@ static void where_heaps_are_many_a_rare_size_is_no_visit_each_time(void **state)
     }
 }
 
+static void split_here(uint64_t classes) {
+    hak_store_release(&hak_split_classes, classes);
+    hak_pools_tell();
+    if (hak_self->opened_bytes < 8 << 20) hak_self->opened_bytes = 8 << 20; /* small heaps do not follow */
+    hak_visit_chores(hak_self);
+}
+
+/* A heap of which some class is split serves the others so; where the coarser class or the class itself is split the pools are asked. */
+static void a_class_that_is_split_hinders_no_other(void **state) {
+    (void)state;
+    enum { C = 6, OTHER = 40, TURNS = 2000, HEAPS = 1000 };
+    unsigned coarse = hak_classes[C].coarse;
+    uint64_t bit[] = { UINT64_C(1) << (OTHER - 1), UINT64_C(1) << (coarse - 1), UINT64_C(1) << (C - 1) };
+    for (unsigned i = 0; i < 3; i++) {
+        split_here(0);
+        hak_bin_put_back(hak_self, C);
+        hak_self->shelf[C].rare = 0;
+        hak_self->shelf[coarse].rare = HAK_RARE_GREW;
+        hak_store_relaxed(&hak_rare_blocks, HEAPS * HAK_RARE_ASKS);
+        for (unsigned k = 0; k < TURNS / 10; k++) assert_true(malloc_is_of(C * 16, coarse)); /* it is served before, too */
+        split_here(bit[i]);
+        assert_int_equal(hak_load_relaxed(&hak_self->split), bit[i]);
+        uint64_t before = visits();
+        for (unsigned k = 0; k < TURNS; k++) {
+            void *block = hidden_malloc(C * 16);
+            unsigned shelf = hak_slab_of(hak_granule_at(hak_granule_of(block)))->class_index;
+            assert_true(hak_class_plain(shelf) == coarse || (i == 2 && hak_class_plain(shelf) == C));
+            free(block);
+        }
+        if (i == 0) assert_in_range(visits() - before, 1, TURNS / 8);
+        hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
+    }
+    split_here(0);
+}
+
 enum { HELD_MOST = 1000 };
 static unsigned hold_until_of(void **held, size_t bytes, unsigned class_index) {
     for (unsigned count = 0; count < HELD_MOST;) {
@@ -196,6 +232,7 @@ int main(void) {
         cmocka_unit_test(what_can_never_be_had_empties_nothing),
         cmocka_unit_test(what_is_not_to_be_had_now_is_a_shortage),
         cmocka_unit_test(where_heaps_are_many_a_rare_size_is_no_visit_each_time),
+        cmocka_unit_test(a_class_that_is_split_hinders_no_other),
         cmocka_unit_test(above_1_kib_a_rare_size_is_no_visit_each_time),
         cmocka_unit_test(what_earns_a_slab_elsewhere_serves_malloc),
         cmocka_unit_test(a_rare_size_is_its_own_soon_when_heaps_are_few_again),
