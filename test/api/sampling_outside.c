@@ -27,6 +27,29 @@ static unsigned live_of(const void *block)
     return found;
 }
 
+static uint64_t requested_of(const void *block)
+{
+    for (uint64_t i = 0; i < hakmem_published.live.used; i++) {
+        const struct hak_live_row *row = (const void *)(uintptr_t)(hakmem_published.live.address + i * hakmem_published.live.row_bytes);
+        if (row->state == 1 && row->block == (uintptr_t)block)
+            return row->requested_bytes;
+    }
+    return 0;
+}
+
+/* Whoever records is told of each byte, though nothing has to be done for it. */
+static void one_that_stays_on_its_last_page_has_its_new_size(void)
+{
+    char *block = (char *)malloc(block_bytes);
+    REQUIRE(block != NULL);
+    EXPECT(requested_of(block) == block_bytes);
+    char *same = (char *)realloc(block, block_bytes - 100);
+    EXPECT(same == block);
+    EXPECT_SAY(requested_of(same) == block_bytes - 100, "%llu", (unsigned long long)requested_of(same));
+    free(same);
+    EXPECT(live_of(same) == 0);
+}
+
 static void *free_in_thread(void *block)
 {
     free(block);
@@ -107,6 +130,7 @@ int main(int count, char **words)
         execv("/proc/self/exe", words);
         return 1;
     }
+    RUN(one_that_stays_on_its_last_page_has_its_new_size);
     RUN(each_is_a_sample_until_its_end);
     RUN(ends_are_seen_after_the_recording);
     return expect_failure_count != 0;
