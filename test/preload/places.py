@@ -228,6 +228,19 @@ int main(int count, char **word)
 }
 """
 
+# What is said of it goes to standard error, which takes no byte: the program's own signal is the one it dies by.
+ENDS = r"""
+#include <stdlib.h>
+int main(int count, char **word)
+{
+    char *volatile block = malloc(100);
+    if (word[1][0] == 's') *(volatile char *volatile)8 = 1;
+    free(block);
+    free(block);
+    return 0;
+}
+"""
+
 
 def no_file_bytes():
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -338,6 +351,19 @@ def main():
             wants_line = out in options.values()
             expect(done.returncode == 0 and (not wants_line or done.stderr.endswith("cannot be written: file too large\n")),
                    f"the same, standard error being none: {done.returncode}, {done.stderr!r}")
+        ends = build(folder, "ends", ENDS)
+        for word, dies_by in (("twice", signal.SIGABRT), ("segment", signal.SIGSEGV)):
+            for options in ({}, {"HAKMEM_CRASH_REPORT": "1"}, {"HAKMEM_GUARD": "1", "HAKMEM_SAMPLE_BYTES": "64"}):
+                with open(said, "wb") as file:
+                    done = run([ends, word], before=lambda to=file.fileno(): (os.dup2(to, 2), no_file_bytes()), **options)
+                expect(done.returncode == -dies_by, f"no byte may be written to standard error, {word}, {options}: {done.returncode}")
+        dumps = os.path.join(folder, "dumps")
+        os.mkdir(dumps)
+        started = time.monotonic()
+        done = run([allocates], before=lambda: os.mkfifo(os.path.join(dumps, f"allocates.{os.getpid()}.exit.hakdump")), HAKMEM_RECORD=dumps + "/")
+        found = [os.path.join(dumps, name) for name in os.listdir(dumps)]
+        expect(done.returncode == 0 and time.monotonic() - started < 30 and len(found) == 1 and os.path.isfile(found[0]) and os.path.getsize(found[0]) > 100,
+               f"a pipe under the dump's name in a folder: {done.returncode}, {found}, {done.stderr!r}")
         if shutil.which("gdb"): # which places the string by the malloc that it finds, if it knows its type
             done = run(["env", "-u", "LD_PRELOAD", "gdb", "-nx", "-q", "-batch", "-ex", f"set environment LD_PRELOAD={library}", "-ex", "set environment DEBUGINFOD_URLS=",
                         "-ex", "break main", "-ex", "run", "-ex", 'print (int)strlen("abc")', "-ex", "print (long)malloc(3) != 0", allocates])
