@@ -92,6 +92,42 @@ static void what_the_environment_began_goes_on(void)
     }
 }
 
+/* Two children do the same: each would draw what the other draws, block by block, and both together would say no more than one. */
+enum { DRAWN = 4000, DRAWN_BYTES = 200 };
+static void draws(unsigned char *is_sample)
+{
+    static void *blocks[DRAWN];
+    for (int i = 0; i < DRAWN; i++)
+        blocks[i] = malloc(DRAWN_BYTES);
+    for (uint64_t row_index = 0; row_index < hakmem_published.live.used; row_index++) {
+        const struct hak_live_row *row = (const void *)(uintptr_t)(hakmem_published.live.address + row_index * hakmem_published.live.row_bytes);
+        for (int i = 0; i < DRAWN && row->state == 1; i++)
+            is_sample[i] |= row->block == (uintptr_t)blocks[i];
+    }
+}
+
+static void children_draw_samples_of_their_own(void)
+{
+    unsigned char *drawn = (unsigned char *)mmap(NULL, 2 * DRAWN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(drawn != (unsigned char *)MAP_FAILED);
+    for (int k = 0; k < 2; k++) {
+        pid_t child = fork();
+        if (child == 0) {
+            draws(drawn + k * DRAWN);
+            _exit(0);
+        }
+        ends_well(child, "one of two children");
+    }
+    int each[2] = { 0, 0 }, both = 0;
+    for (int i = 0; i < DRAWN; i++) {
+        each[0] += drawn[i];
+        each[1] += drawn[DRAWN + i];
+        both += drawn[i] & drawn[DRAWN + i];
+    }
+    EXPECT_SAY(each[0] > 100 && each[1] > 100 && both < each[0] * 3 / 4, "%d, %d samples, of which %d are the same blocks", each[0], each[1], both);
+    munmap(drawn, 2 * DRAWN);
+}
+
 int main(int count, char **words)
 {
     if (!&hakmem_published)
@@ -99,6 +135,7 @@ int main(int count, char **words)
     visits_for(0.1);
     if (count > 1) {
         RUN(what_the_environment_began_goes_on);
+        RUN(children_draw_samples_of_their_own);
         return EXPECT_RESULT();
     }
     if (hakmem_published.is_on)
@@ -109,6 +146,7 @@ int main(int count, char **words)
     if (child == 0) {
         setenv("HAKMEM_RECORD", "/dev/null", 1);
         setenv("HAKMEM_SAMPLE_BYTES", "1024", 1);
+        setenv("HAKMEM_SAMPLE_MOST", "0", 1);
         execl("/proc/self/exe", words[0], "recorded", (char *)NULL);
         _exit(1);
     }
