@@ -84,6 +84,70 @@ fn every_number_that_the_report_needs_is_there() {
     assert!(stderr.contains("allocates ended with status 0") && !stderr.contains("no report"), "{stderr}");
 }
 
+/// It has the library inside; its file was removed, or another one stands there, as after an upgrade.
+#[test]
+fn a_linked_program_whose_file_was_replaced_is_found() {
+    let Some(library) = library() else { return };
+    let folder = folder("real-replaced");
+    let archive = library.with_file_name("libhakmem.a");
+    let source = "#include <stdio.h>\n#include <stdlib.h>\n\
+                  int main(void) { free(malloc(100)); puts(\"up\"); fflush(stdout); return getchar() == 0; }";
+    assert!(compile(&folder, "server", source, &[archive.to_str().unwrap(), "-pthread"]));
+    let file = folder.join("server");
+    for is_another_there in [false, true] {
+        let mut server = Command::new(&file)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(server.stdout.as_mut().unwrap()), &mut line)
+            .unwrap();
+        assert_eq!(line, "up\n");
+        let away = folder.join("away");
+        fs::copy(&file, &away).unwrap();
+        fs::remove_file(&file).unwrap();
+        if is_another_there {
+            common::executable(&file, Path::new("/bin/true"));
+        }
+        let (code, stdout, stderr) =
+            output(&mut hakmem_with(&library, &["metrics", "-p", &server.id().to_string()]));
+        drop(server.stdin.take());
+        server.wait().unwrap();
+        assert_eq!(code, Some(0), "another there: {is_another_there}: {stderr}");
+        assert!(stdout.contains("hakmem_resident_bytes "), "{stdout}");
+        common::executable(&file, &away);
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Two of them in one process would each have half of what is asked and learnt.
+#[test]
+fn a_linked_program_gets_no_second_library() {
+    let Some(library) = library() else { return };
+    let folder = folder("real-linked");
+    let archive = library.with_file_name("libhakmem.a");
+    let source = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+                  int main(void) { char line[999]; int n = 0; FILE *maps = fopen(\"/proc/self/maps\", \"r\");\n\
+                  while (fgets(line, sizeof line, maps)) n += strstr(line, \"libhakmem\") != NULL;\n\
+                  free(malloc(100)); printf(\"%d mappings\\n\", n); return 0; }";
+    assert!(compile(&folder, "linked", source, &[archive.to_str().unwrap(), "-pthread"]));
+    assert!(compile(&folder, "plain", source, &[]));
+    for (name, is_linked) in [("linked", true), ("plain", false)] {
+        let program = folder.join(name);
+        let program = program.to_str().unwrap();
+        for words in
+            [&["run", "--", program][..], &["run", "--report", "--", program], &["explain", "--", program]]
+        {
+            let (code, stdout, stderr) = output(&mut hakmem_with(&library, words));
+            assert_eq!(code, Some(0), "{words:?}: {stderr}");
+            assert!(stdout.contains(" mappings\n"), "{words:?}: {stdout}");
+            assert_eq!(stdout.lines().any(|line| line == "0 mappings"), is_linked, "{words:?}: {stdout}");
+        }
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn a_dump_says_where_its_program_ran_and_how() {
     let Some(library) = library() else { return };
