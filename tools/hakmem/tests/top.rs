@@ -163,6 +163,33 @@ fn the_screen_draws_reacts_and_is_given_back() {
     top.assert_given_back();
 }
 
+/// Who asks for a shorter one does not wait for the end of the one before.
+#[test]
+fn a_shorter_interval_begins_at_once() {
+    let process = Sleeper::with(Some(publishing()), &[]);
+    let mut top = Terminal::start(&["top", "sleep", "-i", "60"], &[]);
+    top.wait_texts(&[&process.pid(), "q quit"]);
+    let other = Sleeper::with(Some(publishing()), &[]);
+    top.press("++++++++++");
+    top.wait_texts(&[&process.pid(), &other.pid()]);
+    top.press("q");
+    assert_eq!(top.end().code(), Some(0));
+}
+
+/// Where no shell is there to go on with it, it cannot be stopped: it goes on by itself.
+#[test]
+fn ctrl_z_without_a_shell_stops_nothing() {
+    let process = Sleeper::with(Some(publishing()), &[]);
+    let mut top = Terminal::start(&["top", "sleep", "-i", "0.2"], &[]);
+    top.wait_texts(&[&process.pid(), "q quit"]);
+    top.press("\x1a");
+    let other = Sleeper::with(Some(publishing()), &[]);
+    top.wait_texts(&[&process.pid(), &other.pid(), "q quit"]);
+    top.press("q");
+    assert_eq!(top.end().code(), Some(0));
+    top.assert_given_back();
+}
+
 #[test]
 fn what_is_begun_here_is_shown_and_ends_here() {
     let process = Sleeper::with(Some(publishing()), &[]);
