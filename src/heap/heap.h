@@ -207,7 +207,7 @@ struct HAK_ALIGNED(HAK_LINE) hak_heap {
     _Atomic(struct hak_batch *) flying; /* the batch that is just being flushed, of these blocks: in neither its mask nor the row, for heap/family.c */
     hak_atomic_u64 flying_mask;
     HAK_ALIGNED(HAK_LINE) struct hak_letter letter[HAK_LETTER_LINES];
-    uint32_t middle_served_from[HAK_MIDDLE_CLASSES / 4]; /* as served_from, of the classes above 1 KiB, by (class - the first of those) / 4 */
+    uint32_t middle_served_from[HAK_MIDDLE_CLASSES / 4 + 1]; /* as served_from, of the classes above 1 KiB, by (class - the first of those) / 4 */
     uint8_t drawn[HAK_SMALL_CLASS_MAX + 1]; /* heap/secure.h's: the bit of the bin's word that is next, + 1; 0: none yet */
 };
 enum { HAK_HEAP_FIRST_BYTES = 4096 }; /* a page, and heaps begin with one (heap/birth.c) */
