@@ -49,11 +49,7 @@ struct hak_found hak_find(const char *function, const void *block) {
 }
 
 HAK_NOINLINE size_t hak_usable_further(const char *function, const void *block) {
-    if (HAK_LIKELY(hak_region_holds(block))) {
-        struct hak_granule *record = hak_granule_at(hak_granule_of(block));
-        size_t bytes = hak_front_own_middle_bytes(record, block);
-        if (HAK_LIKELY(bytes != 0)) return bytes;
-        if (HAK_LIKELY(hak_load_acquire(&record->owner) == HAK_LARGE) && HAK_LIKELY(record->start == block)) return hak_large_usable(record);
-    }
-    return hak_find(function, block).bytes;
+    struct hak_granule *large;
+    size_t bytes = hak_front_usual_bytes(block, &large);
+    return HAK_LIKELY(bytes != 0) ? bytes : hak_find(function, block).bytes;
 }

@@ -160,11 +160,19 @@ HAK_INLINE size_t hak_front_own_bytes(const void *block) {
     return hak_row_of(record->words)->block_bytes;
 }
 
-/* The same of one above 1 KiB in a granule with this record; 0 also where it may be free and kept for the thread's next malloc. */
-HAK_INLINE size_t hak_front_own_middle_bytes(const struct hak_granule *record, const void *block) {
-    struct hak_heap *self = hak_self;
-    size_t class_index = hak_slab_owners_middle(self, hak_load_relaxed(&((struct hak_granule *)(uintptr_t)record)->owner));
-    if (class_index == 0) return 0;
+/* The usual ones of what is larger: the thread's own of a slab above 1 KiB, unless it may be free and kept for the next malloc, or a large block, whose record
+ * is *large then, else NULL. 0: hak_find() has to say. */
+HAK_INLINE size_t hak_front_usual_bytes(const void *block, struct hak_granule **large) {
+    *large = NULL;
+    if (HAK_UNLIKELY(!hak_region_holds(block))) return 0;
+    struct hak_granule *record = hak_granule_at(hak_granule_of(block));
+    struct hak_heap *self = hak_self, *owner = hak_load_acquire(&record->owner);
+    size_t class_index = hak_slab_owners_middle(self, owner);
+    if (class_index == 0) {
+        if (HAK_UNLIKELY(owner != HAK_LARGE) || HAK_UNLIKELY(record->start != block)) return 0;
+        *large = record;
+        return hak_large_usable(record);
+    }
     uint64_t low, index = hak_multiply((uint64_t)((const char *)block - record->start), &record->reciprocal, &low);
     if (HAK_UNLIKELY(low >= record->reciprocal)) return 0;
     if (HAK_UNLIKELY(hak_word_has(hak_load_relaxed(&record->words[index / 64]) | hak_middle_of(self, class_index)->numbers, index))) return 0;

@@ -168,14 +168,8 @@ HAK_INLINE void *resize_large_or_stay(struct hak_granule *record, void *block, s
     return large_stays(old_bytes, bytes) ? block : resize_large(record, block, old_bytes, bytes, address, stack);
 }
 
-void *hak_front_realloc(const char *function, void *block, size_t bytes, const void *address, uintptr_t stack) {
-    if (HAK_LIKELY(bytes - 1 < PTRDIFF_MAX) && HAK_LIKELY(hak_region_holds(block))) { /* the usual ones of these need not be asked for everything */
-        struct hak_granule *record = hak_granule_at(hak_granule_of(block));
-        size_t own_bytes = hak_front_own_middle_bytes(record, block);
-        if (HAK_LIKELY(own_bytes != 0)) return small_stays(own_bytes, bytes) ? block : resize_small(block, own_bytes, bytes, address, stack);
-        if (HAK_LIKELY(hak_load_acquire(&record->owner) == HAK_LARGE) && HAK_LIKELY(record->start == block))
-            return resize_large_or_stay(record, block, hak_large_usable(record), bytes, address, stack);
-    }
+/* Of any kind, and to any size. */
+static HAK_NOINLINE void *realloc_found(const char *function, void *block, size_t bytes, const void *address, uintptr_t stack) {
     struct hak_found found = hak_find(function, block);
     if (bytes == 0) { /* as glibc does; C23 leaves it undefined */
         hak_free_own(block);
@@ -190,6 +184,14 @@ void *hak_front_realloc(const char *function, void *block, size_t bytes, const v
         return copy_to_new(block, found.bytes, bytes, address, stack);
     if (HAK_UNLIKELY(found.exact)) return resize_exact(found, block, bytes, address, stack);
     return small_stays(found.bytes, bytes) ? block : resize_small(block, found.bytes, bytes, address, stack);
+}
+
+void *hak_front_realloc(const char *function, void *block, size_t bytes, const void *address, uintptr_t stack) {
+    struct hak_granule *large;
+    size_t old_bytes = hak_front_usual_bytes(block, &large);
+    if (HAK_UNLIKELY(old_bytes == 0) || HAK_UNLIKELY(bytes - 1 >= PTRDIFF_MAX)) return realloc_found(function, block, bytes, address, stack);
+    if (large) return resize_large_or_stay(large, block, old_bytes, bytes, address, stack);
+    return small_stays(old_bytes, bytes) ? block : resize_small(block, old_bytes, bytes, address, stack);
 }
 
 HAK_EXPORT void *realloc(void *block, size_t bytes) {

@@ -67,10 +67,20 @@ HAK_COLD void hak_borrow_serve_none(struct hak_heap *heap) {
     for (unsigned i = 0; i < HAK_SMALL_CLASS_MAX; i++) heap->class_bytes[i] = (uint16_t)hak_classes[hak_class_small(16 * i + 1)].block_bytes;
 }
 
+static void lent_set(struct hak_heap *heap, uint64_t lent) {
+    memset(heap->middle_at, 0, sizeof heap->middle_at); /* for a forked child; and then what a handler found out in between */
+    __atomic_store_n(&heap->middle_lent, lent, __ATOMIC_RELEASE);
+    memset(heap->middle_at, 0, sizeof heap->middle_at);
+}
+
 /* The class has asked about as often as blocks went into the coarser class's bin since; what that keeps of the last ones freed is not counted. */
 HAK_NOINLINE bool hak_borrow_goes_on(size_t bytes, struct hak_heap *heap, unsigned by) {
     enum { MOST = 64 };
     bool is_middle = by > HAK_SMALL_CLASS_MAX;
+    if (is_middle && hak_load_relaxed(&hak_rare_blocks) == HAK_RARE_BLOCKS) { /* heaps are few again: all of its sizes are looked up anew */
+        lent_set(heap, heap->middle_lent & ~HAK_MIDDLE_SERVED);
+        return false;
+    }
     unsigned index = is_middle ? (unsigned)hak_heap_middle_class(heap, bytes) : hak_class_small(bytes);
     if (index == by) return true;
     struct hak_shelf *shelf = &heap->shelf[index];
@@ -87,12 +97,6 @@ HAK_NOINLINE bool hak_borrow_goes_on(size_t bytes, struct hak_heap *heap, unsign
     if (is_middle) heap->middle_at[(bytes - 1) / HAK_MIDDLE_STEP] = 0;
     else serve_by(heap, index, index);
     return false;
-}
-
-static void lent_set(struct hak_heap *heap, uint64_t lent) {
-    memset(heap->middle_at, 0, sizeof heap->middle_at); /* for a forked child; and then what a handler found out in between */
-    __atomic_store_n(&heap->middle_lent, lent, __ATOMIC_RELEASE);
-    memset(heap->middle_at, 0, sizeof heap->middle_at);
 }
 
 HAK_COLD void hak_borrow_class_grew(struct hak_heap *heap, unsigned exact) {

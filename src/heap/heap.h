@@ -100,7 +100,7 @@ struct hak_kept {
     struct hak_granule *record[HAK_KEPT_SIZES][HAK_KEPT_EACH_MOST];
 };
 
-/* In middle_lent: middle_at may name a coarser class for a rare one (heap/borrow.h). */
+/* In middle_lent, while heaps are many and to the first visit after it: middle_at may name a coarser class for a rare one (heap/borrow.h). */
 #define HAK_MIDDLE_SERVED (UINT64_C(1) << 63)
 
 /* Blocks of one word of another heap's slab, to be given back in one go. */

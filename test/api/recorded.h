@@ -67,6 +67,11 @@ EXPECT_UNUSED static const struct hak_stack_row *recorded_stack(uint64_t number)
     return (const void *)(uintptr_t)(hakmem_published.stacks.address + number * hakmem_published.stacks.row_bytes);
 }
 
+EXPECT_UNUSED static const struct hak_live_row *recorded_live(uint64_t number)
+{
+    return (const void *)(uintptr_t)(hakmem_published.live.address + number * hakmem_published.live.row_bytes);
+}
+
 /* Threads one after another, each on a stack of its own: who gets an older one's stack and heap, and has its name, shares its row. */
 enum { RECORDED_STACK_BYTES = 128 << 10, RECORDED_BLOCKS = 400 };
 EXPECT_UNUSED static char *recorded_stacks(size_t count)

@@ -37,7 +37,7 @@ static void ways_go(unsigned first, unsigned count)
 static const struct hak_live_row *live_row(const void *block)
 {
     for (uint64_t i = 0; i < hakmem_published.live.used; i++) {
-        const struct hak_live_row *row = (const void *)(uintptr_t)(hakmem_published.live.address + i * hakmem_published.live.row_bytes);
+        const struct hak_live_row *row = recorded_live(i);
         if (row->state == 1 && row->block == (uintptr_t)block)
             return row;
     }

@@ -100,7 +100,7 @@ static void draws(unsigned char *is_sample)
     for (int i = 0; i < DRAWN; i++)
         blocks[i] = malloc(DRAWN_BYTES);
     for (uint64_t row_index = 0; row_index < hakmem_published.live.used; row_index++) {
-        const struct hak_live_row *row = (const void *)(uintptr_t)(hakmem_published.live.address + row_index * hakmem_published.live.row_bytes);
+        const struct hak_live_row *row = recorded_live(row_index);
         for (int i = 0; i < DRAWN && row->state == 1; i++)
             is_sample[i] |= row->block == (uintptr_t)blocks[i];
     }

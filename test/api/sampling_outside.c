@@ -5,13 +5,7 @@
  *
  * ctest: native secure
  */
-#include "expect.h"
-
-#include "../../src/watch/published.h"
-
-#include <pthread.h>
-
-extern struct hak_published hakmem_published __attribute__((weak));
+#include "recorded.h"
 
 enum { COUNT = 48 };
 static const size_t block_bytes = (size_t)64 << 20;
@@ -21,7 +15,7 @@ static unsigned live_of(const void *block)
 {
     unsigned found = 0;
     for (uint64_t i = 0; i < hakmem_published.live.used; i++) {
-        const struct hak_live_row *row = (const void *)(uintptr_t)(hakmem_published.live.address + i * hakmem_published.live.row_bytes);
+        const struct hak_live_row *row = recorded_live(i);
         found += row->state == 1 && row->block == (uintptr_t)block;
     }
     return found;
@@ -30,7 +24,7 @@ static unsigned live_of(const void *block)
 static uint64_t requested_of(const void *block)
 {
     for (uint64_t i = 0; i < hakmem_published.live.used; i++) {
-        const struct hak_live_row *row = (const void *)(uintptr_t)(hakmem_published.live.address + i * hakmem_published.live.row_bytes);
+        const struct hak_live_row *row = recorded_live(i);
         if (row->state == 1 && row->block == (uintptr_t)block)
             return row->requested_bytes;
     }

@@ -24,7 +24,7 @@ static struct live live_now(void)
 {
     struct live sum = { { 0 }, 0, 0 };
     for (uint64_t i = 0; i < hakmem_published.live.used; i++) {
-        const struct hak_live_row *row = (const void *)(uintptr_t)(hakmem_published.live.address + i * hakmem_published.live.row_bytes);
+        const struct hak_live_row *row = recorded_live(i);
         double weight;
         if (row->state != 1)
             continue;

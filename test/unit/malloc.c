@@ -6,9 +6,9 @@
 #include <cmocka.h>
 
 #include "unit/room.h"
+#include "unit/split.h"
 
 #include "front/front.h"
-#include "heap/pool.h"
 #include "memory/purge.h"
 
 #include <errno.h>
@@ -112,13 +112,6 @@ static void where_heaps_are_many_a_rare_size_is_no_visit_each_time(void **state)
     }
 }
 
-static void split_here(uint64_t classes) {
-    hak_store_release(&hak_split_classes, classes);
-    hak_pools_tell();
-    if (hak_self->opened_bytes < 8 << 20) hak_self->opened_bytes = 8 << 20; /* small heaps do not follow */
-    hak_visit_chores(hak_self);
-}
-
 /* A heap of which some class is split serves the others so; where the coarser class or the class itself is split the pools are asked. */
 static void a_class_that_is_split_hinders_no_other(void **state) {
     (void)state;
@@ -185,6 +178,7 @@ static void above_1_kib_a_rare_size_is_no_visit_each_time(void **state) {
             assert_in_range(count, 2, HELD_MOST);
             let_go(held, count);
             assert_true(malloc_is_of(bytes, c));
+            assert_int_equal(hak_self->middle_lent >> 63, round == 0); /* HAK_MIDDLE_SERVED: visits compare nothing any more */
             hak_store_relaxed(&hak_rare_blocks, HAK_RARE_BLOCKS);
         }
     }

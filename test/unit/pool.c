@@ -7,9 +7,9 @@
 
 #include "unit/audit.h"
 #include "unit/room.h"
+#include "unit/split.h"
 
 #include "front/front.h"
-#include "heap/pool.h"
 #include "heap/walk.h"
 #include "memory/purge.h"
 #include "rules/options.h"
@@ -58,17 +58,6 @@ static void site_set(unsigned class_index, unsigned hash, bool is_long) {
     hak_pools_tell();
     hak_pool_look(hak_self);
 }
-static void split(uint64_t classes) {
-    hak_store_release(&hak_split_classes, classes);
-    hak_pools_tell();
-    if (hak_self->opened_bytes < 8 << 20) hak_self->opened_bytes = 8 << 20; /* small heaps do not follow */
-    hak_heap_chores_call(hak_self);
-}
-static void split_here(uint64_t classes) {
-    split(classes);
-    hak_visit_chores(hak_self);
-}
-
 static void the_class_has_slabs(size_t bytes) {
     void *held[64];
     for (int i = 0; i < 64; i++) held[i] = malloc(bytes);

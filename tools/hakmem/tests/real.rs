@@ -84,16 +84,21 @@ fn every_number_that_the_report_needs_is_there() {
     assert!(stderr.contains("allocates ended with status 0") && !stderr.contains("no report"), "{stderr}");
 }
 
+/// A program with the library inside: libhakmem.a, which stands beside `library`.
+fn linked(library: &Path, folder: &Path, name: &str, source: &str) -> PathBuf {
+    let archive = library.with_file_name("libhakmem.a");
+    assert!(compile(folder, name, source, &[archive.to_str().unwrap(), "-pthread"]));
+    folder.join(name)
+}
+
 /// It has the library inside; its file was removed, or another one stands there, as after an upgrade.
 #[test]
 fn a_linked_program_whose_file_was_replaced_is_found() {
     let Some(library) = library() else { return };
     let folder = folder("real-replaced");
-    let archive = library.with_file_name("libhakmem.a");
     let source = "#include <stdio.h>\n#include <stdlib.h>\n\
                   int main(void) { free(malloc(100)); puts(\"up\"); fflush(stdout); return getchar() == 0; }";
-    assert!(compile(&folder, "server", source, &[archive.to_str().unwrap(), "-pthread"]));
-    let file = folder.join("server");
+    let file = linked(&library, &folder, "server", source);
     for is_another_there in [false, true] {
         let mut server = Command::new(&file)
             .stdin(std::process::Stdio::piped())
@@ -126,15 +131,12 @@ fn a_linked_program_whose_file_was_replaced_is_found() {
 fn a_linked_program_gets_no_second_library() {
     let Some(library) = library() else { return };
     let folder = folder("real-linked");
-    let archive = library.with_file_name("libhakmem.a");
     let source = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
                   int main(void) { char line[999]; int n = 0; FILE *maps = fopen(\"/proc/self/maps\", \"r\");\n\
                   while (fgets(line, sizeof line, maps)) n += strstr(line, \"libhakmem\") != NULL;\n\
                   free(malloc(100)); printf(\"%d mappings\\n\", n); return 0; }";
-    assert!(compile(&folder, "linked", source, &[archive.to_str().unwrap(), "-pthread"]));
-    assert!(compile(&folder, "plain", source, &[]));
-    for (name, is_linked) in [("linked", true), ("plain", false)] {
-        let program = folder.join(name);
+    let plain = common::program(&folder, "plain", source);
+    for (program, is_linked) in [(linked(&library, &folder, "linked", source), true), (plain, false)] {
         let program = program.to_str().unwrap();
         for words in
             [&["run", "--", program][..], &["run", "--report", "--", program], &["explain", "--", program]]
